@@ -1,0 +1,126 @@
+"""What the driver needs of whoever does the work: lease in, events out.
+
+Two implementations share this interface: `actors.inline.InlineExecutor` in the driver's own process, which most tests use, and
+`actors.pool.RayPool`. The driver owns every retry; an executor only says what happened to a lease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import kernels
+from schemas.unit import Lease, Unit, UnitResult
+
+
+@dataclass(frozen=True)
+class WorkerSpec:
+    """What a worker opens: the same on every host. checkpoint: a directory, or "builtin" (resolved on the worker's own host)."""
+
+    checkpoint: str
+    numerics: kernels.Numerics
+    threads: int
+
+
+@dataclass(frozen=True)
+class WorkerReport:
+    """What a worker says of itself before it gets work. Equal build and checkpoint identity are required of a fleet."""
+
+    worker: str
+    host: str
+    pid: int
+    build_id: str
+    cpu_features: dict[str, bool]
+    instruction_set: str
+    checkpoint_identity: str
+    tokenizer_identity: str
+    versions: dict[str, str]
+    threads: int
+
+
+@dataclass(frozen=True)
+class Session:
+    """What executing code gets: an opened checkpoint, a decoder on it, and the tokenizer. Lives in the worker."""
+
+    checkpoint: kernels.Checkpoint
+    decoder: kernels.Decoder
+    tokenizer: Tokenizer
+
+
+class Tokenizer(Protocol):
+    """Raw text to token IDs and back; no template, no added tokens (study 2.1)."""
+
+    vocab_size: int
+
+    def encode(self, text: str) -> list[int]: ...
+    def decode(self, ids: Sequence[int]) -> str: ...
+
+
+Execute = Callable[[Session, Sequence[Unit]], list[UnitResult]]
+"""A protocol's work on a batch of units: an importable function, so that it travels by name. Results in the order of the units."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """The lease was executed; results in the order of its units. seconds: compute time in the worker."""
+
+    lease: Lease
+    results: Sequence[UnitResult]
+    worker: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The lease did not give results. `error` is one line, `detail` the whole traceback or "".
+
+    kind: "error" the code raised (deterministic until shown otherwise), "crash" the worker died with this lease in hand,
+    "deadline" it overran, "memory" it asked for too much, "infrastructure" host or network, no fault of the lease.
+    """
+
+    lease: Lease
+    kind: Literal["error", "crash", "deadline", "memory", "infrastructure"]
+    error: str
+    detail: str
+    worker: str
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A worker is ready and was admitted to the fleet."""
+
+    report: WorkerReport
+
+
+@dataclass(frozen=True)
+class Left:
+    """A worker is gone (dead, killed after a deadline, host lost); the executor is replacing it."""
+
+    worker: str
+    reason: str
+
+
+Event = Done | Failed | Joined | Left
+
+
+class Executor(Protocol):
+    """Lease in, events out; at most one lease in a worker's hands."""
+
+    def start(self) -> None:
+        """Bring workers up. Raises ClusterUnreachable, InvalidInput (checkpoint) or ConformanceFinding (a fleet that disagrees)."""
+
+    def slots(self) -> int:
+        """Workers that are ready and idle now."""
+
+    def workers(self) -> Sequence[WorkerReport]:
+        """Reports of the workers that are alive."""
+
+    def submit(self, lease: Lease) -> None:
+        """Hand a lease to an idle worker. Precondition: slots() > 0."""
+
+    def wait(self, timeout: float) -> list[Event]:
+        """Events since the last call, waiting up to `timeout` seconds for the first."""
+
+    def close(self, *, kill: bool = False) -> None:
+        """Give everything back; with `kill`, without waiting for what is in flight. Idempotent."""
