@@ -1,0 +1,61 @@
+"""What the planner, the driver and the reports need of a protocol: stages, units, work, checks.
+
+A protocol is a small module in `runner/protocols/`. It decides what the units of a stage are and what is done for each; when, where
+and how often that happens is the driver's business, and the bits must not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from actors.executor import Execute
+from schemas.catalog import Prompt
+from schemas.job import Job
+from schemas.unit import Unit
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What a run is about, resolved: everything that a unit's meaning may be made of."""
+
+    job: Job
+    prompts: Sequence[Prompt]
+    checkpoint_identity: str
+    tokenizer_identity: str
+
+
+class Committed(Protocol):
+    """Reader of what a run's commit logs name; never sees a file that no log names."""
+
+    def table(self, stage: str, table: str) -> pa.Table:
+        """Rows of all committed units of a stage, in plan order whatever the order of arrival; empty with the right schema if none."""
+
+    def units(self, stage: str) -> frozenset[str]:
+        """Keys of the committed units of a stage."""
+
+
+class ExperimentProtocol(Protocol):
+    """One of the study's experiments."""
+
+    name: str
+    execute: Execute
+    """Importable function; runs in the worker."""
+
+    def schemas(self) -> Mapping[str, pa.Schema]:
+        """Table name -> schema of what `execute` returns for each unit."""
+
+    def stages(self, job: Job) -> Sequence[str]:
+        """Names of the stages in the order in which they run; a name is part of file names: lower case, digits, '-', '_'."""
+
+    def units(self, experiment: Experiment, stage: str, committed: Committed) -> list[Unit]:
+        """All units of a stage, in dataset order. Called when every earlier stage has ended; may read what these committed."""
+
+    def check(self, experiment: Experiment, committed: Committed) -> list[str]:
+        """Facts that must hold between committed rows on any checkpoint (a later stage's first tokens equal the earlier stage's).
+
+        One line a violation; [] where all hold.
+        """
