@@ -30,10 +30,12 @@ struct Tensor {
 
 struct Shard {
   std::string name;
-  std::uint64_t length = 0;
+  std::uint64_t length = 0;        // of the file
+  std::uint64_t header_bytes = 0;  // length field and JSON; the payload starts here
 };
 
 class MappedFile;
+struct ShardHeader;
 
 class Checkpoint {
  public:
@@ -54,17 +56,21 @@ class Checkpoint {
   const std::vector<Shard>& shards() const { return shards_; }           // sorted by name
 
   // The byte ranges that the identity covers, in order: (label, bytes). The bindings hash them (hashlib), so that no
-  // SHA-256 of our own is needed: config.json, tokenizer.json when present, index, then each shard's header and length.
+  // SHA-256 of our own is needed: config.json, tokenizer.json when present, index, then each shard's header and length
+  // (decimal). A hash over them must frame each part, e.g. with its label and size, as parts are of any length.
   std::vector<std::pair<std::string, std::string>> identity_parts() const;
   // The files read whole for content_digest(): name and mapped range.
   struct Range { std::string name; const std::uint8_t* data; std::uint64_t bytes; };
   std::vector<Range> content_ranges() const;
 
  private:
-  Checkpoint() = default;
+  Checkpoint();
+  const MappedFile& map(const std::string& name, const std::string& allowed);
+  void add_shard(const MappedFile& file, const std::string& name, const ShardHeader& header);
+
   std::string directory_;
   Config config_;
-  std::vector<std::unique_ptr<MappedFile>> files_;
+  std::vector<std::pair<std::string, std::unique_ptr<MappedFile>>> files_;  // by name: config, tokenizer, index, then shards_ in order
   std::vector<Shard> shards_;
   std::unordered_map<std::string, Tensor> tensors_;
   std::map<std::string, std::int64_t> dtype_counts_;

@@ -6,6 +6,10 @@
 
 namespace kernels {
 
+// What the decoder's fixed-size buffers hold; a config.json that asks for more is refused.
+constexpr int kMaxExpertsPerTok = 8;
+constexpr int kMaxHcMult = 8;
+
 struct Config {
   int vocab_size = 0;                // V
   int hidden_size = 0;               // D

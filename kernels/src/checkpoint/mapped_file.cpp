@@ -1,0 +1,51 @@
+#include "checkpoint/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "checkpoint/errors.h"
+
+namespace kernels {
+namespace {
+
+struct Descriptor {
+  int fd;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+// generic_category().message is strerror without its shared buffer.
+std::string reason(int error) { return error == ENOENT ? "no such file" : std::generic_category().message(error); }
+
+}  // namespace
+
+MappedFile::MappedFile(const std::string& path, const std::string& allowed) : path_(path) {
+  // O_NONBLOCK: a named pipe must be refused below, not waited for.
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  struct stat status {};
+  if (file.fd < 0 || ::fstat(file.fd, &status) != 0) throw CheckpointError(path, "", reason(errno), allowed);
+  if (!S_ISREG(status.st_mode)) throw CheckpointError(path, "", S_ISDIR(status.st_mode) ? "a directory" : "no regular file", allowed);
+  size_ = static_cast<std::uint64_t>(status.st_size);
+  if (size_ == 0) return;
+  void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.fd, 0);
+  if (address == MAP_FAILED)
+    throw CheckpointError(path, "", "mmap of " + std::to_string(size_) + " bytes: " + reason(errno), "a file that can be mapped");
+  data_ = static_cast<const std::uint8_t*>(address);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::uint8_t*>(data_), size_);
+}
+
+bool exists(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 || errno != ENOENT;
+}
+
+}  // namespace kernels

@@ -1,0 +1,38 @@
+// A file mapped read-only for as long as the object lives.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace kernels {
+
+// The mapping is shared: its pages are the page cache's own, so that all decoders of a host hold one copy of the weights, and the
+// kernel may drop and re-read them at will. Advice stays at the kernel's default: an expert's matrix is a run of megabytes, which
+// read-ahead serves well even though the experts themselves come in no order.
+//
+// A file that is truncated while it is mapped ends the process (SIGBUS) on the next read of the lost part: a checkpoint in use must
+// not be written to in place. Replacing a file by rename is safe.
+class MappedFile {
+ public:
+  // Throws CheckpointError when `path` is no readable regular file; `allowed` ends the message, e.g. "the shard that the index names".
+  MappedFile(const std::string& path, const std::string& allowed);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  const std::uint8_t* data() const { return data_; }
+  std::uint64_t size() const { return size_; }
+  std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
+
+ private:
+  std::string path_;
+  const std::uint8_t* data_ = nullptr;  // nullptr for an empty file
+  std::uint64_t size_ = 0;
+};
+
+// Whether something stands at `path`, readable or not.
+bool exists(const std::string& path);
+
+}  // namespace kernels
