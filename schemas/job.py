@@ -1,0 +1,165 @@
+"""Job models: what a job file says, one model a protocol.
+
+A field's `description` is the text of what is allowed; it stands in the JSON Schema and in the error line. Everything is
+strict: no unknown key, no text for a number, no truth value for an integer. To add a protocol: a model here, a line in
+PROTOCOLS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+SLUG = r"^[a-z0-9](?:[a-z0-9_-]{0,62}[a-z0-9])?$"
+LANGUAGE = r"^[a-z]{2,3}(?:-[A-Za-z0-9]{2,8}){0,3}$"
+
+Kind = Literal["ordinary", "sensitivity"]
+Language = Annotated[str, Field(pattern=LANGUAGE)]
+Count = Annotated[int, Field(ge=0, le=1_000_000)]
+
+
+def _plain_path(path: str) -> str:
+    # A path is shown, logged and stored: no character that a terminal or a line would act on.
+    if not path.isprintable() or path != path.strip():
+        raise PydanticCustomError("path", "a path without control characters or outer spaces")
+    return path
+
+
+PathText = Annotated[str, Field(min_length=1, max_length=1024), AfterValidator(_plain_path)]
+
+
+class Model(BaseModel):
+    """Strict, frozen, nothing extra."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class Execution(Model):
+    """How the work is spread. Changes when a run ends and never what is in it, so nothing here enters a unit's key."""
+
+    actors: int | None = Field(default=None, ge=1, le=4096, description="null (as many as fit the cores) or an integer 1..4096")
+    threads: int = Field(default=1, ge=1, le=256, description="an integer 1..256: threads of each actor's decoder")
+    batch: int = Field(default=1, ge=1, le=4096, description="an integer 1..4096: most units in one lease")
+    deadline_s: float = Field(
+        default=600.0,
+        gt=0,
+        le=604_800,
+        allow_inf_nan=False,
+        description="a number of seconds, over 0, at most 604800: longest time a lease may take",
+    )
+    memory_mib: int | None = Field(
+        default=None,
+        ge=64,
+        le=1 << 30,
+        description="null (no limit) or an integer 64..1073741824: MiB an actor may claim beyond what it holds once it is ready",
+    )
+
+
+class Composition(Model):
+    """Prompts the catalog must hold, by language and by kind; what is not named must not occur (study 2.4.7)."""
+
+    languages: dict[Language, Count] | None = Field(
+        default=None, min_length=1, max_length=100, description="language tags such as en, each with an integer 0..1000000"
+    )
+    kinds: dict[Kind, Count] | None = Field(
+        default=None, min_length=1, description="ordinary, sensitivity, each with an integer 0..1000000"
+    )
+
+    @model_validator(mode="after")
+    def _sums_agree(self) -> Composition:
+        if self.languages is not None and self.kinds is not None:
+            by_language, by_kind = sum(self.languages.values()), sum(self.kinds.values())
+            if by_language != by_kind:
+                raise PydanticCustomError(
+                    "sums",
+                    "sums differ",
+                    {"found": f"{by_language} prompts by language and {by_kind} by kind", "allowed": "equal sums"},
+                )
+        return self
+
+
+class Fork(Model):
+    """The one (position, layer) whose aggregation is changed (study 2.4.1, 2.4.7)."""
+
+    layer: int = Field(default=5, ge=0, le=1023, description="an integer 0..1023 and less than the checkpoint's layers")
+    scheme: Literal["B"] = Field(default="B", description="B")
+    event: Literal["first_decode"] = Field(
+        default="first_decode", description="first_decode: the step that consumes the first generated token"
+    )
+    select: Literal["max_post_mhc_linf"] = Field(
+        default="max_post_mhc_linf",
+        description="max_post_mhc_linf: the class farthest from native in post-mHC L-infinity, the lowest of equals",
+    )
+
+
+def _increasing(horizons: tuple[int, ...]) -> tuple[int, ...]:
+    for index, (before, horizon) in enumerate(pairwise(horizons), start=1):
+        if horizon <= before:
+            raise PydanticCustomError(
+                "increasing",
+                "not increasing",
+                {"index": index, "found": str(horizon), "allowed": f"more than {before}, the one before it"},
+            )
+    return horizons
+
+
+# Strict(False) on the tuple alone: YAML has lists only. Its items stay strict.
+# At least 2 tokens: the first generated token precedes the fork and is the same on every branch.
+Horizons = Annotated[
+    tuple[Annotated[int, Field(ge=2, le=65_536)], ...],
+    Field(
+        strict=False,
+        min_length=1,
+        max_length=64,
+        description="a list of 1..64 integers 2..65536, strictly increasing, such as [8, 16, 32]",
+    ),
+    AfterValidator(_increasing),
+]
+
+
+class Job(Model):
+    """What every protocol's job has."""
+
+    schema_version: int = Field(ge=1, le=1, description="1")
+    name: str = Field(
+        pattern=SLUG, description="1..64 of a-z, 0-9, - and _, with a letter or digit at both ends: it names the run directory"
+    )
+    protocol: str
+    checkpoint: PathText = Field(
+        default="builtin", description="builtin, or the path of a checkpoint directory (relative: to the job file)"
+    )
+    numerics: Literal["official", "fp32"] = Field(default="official", description="official, fp32")
+    catalog: PathText = Field(description="path of a prompt catalog, inside the job file's folder or absolute")
+    experiment_seed: int = Field(default=20260722, ge=0, le=2**63 - 1, description="an integer 0..2^63-1")
+    composition: Composition | None = Field(default=None, description="null, or a mapping with languages, kinds or both")
+    execution: Execution = Field(default=Execution(), description="a mapping of actors, threads, batch, deadline_s, memory_mib")
+
+    def parameters(self) -> Mapping[str, Any]:
+        """The protocol's parameters that decide a unit's bits, for its key.
+
+        Not here: what a unit names itself (prompt, horizon, numerics,
+        checkpoint identity), what only picks units (catalog, composition, name) and what only spreads them (execution)."""
+        raise NotImplementedError
+
+
+class BreadthJob(Job):
+    """Staged breadth protocol (study 2.4.7, 3.5, B.3): max-L-infinity B branch at one layer, survivors carried to longer
+    horizons.
+
+    Nothing in it is drawn at random; `experiment_seed` is recorded with the run, as in the study, and enters no unit's key.
+    """
+
+    protocol: Literal["breadth"] = Field(description="breadth")
+    fork: Fork = Field(default=Fork(), description="a mapping of layer, scheme, event, select")
+    horizons: Horizons = (8, 16, 32)
+
+    def parameters(self) -> Mapping[str, Any]:
+        return {"fork": self.fork.model_dump()}
+
+
+PROTOCOLS: Mapping[str, type[Job]] = {"breadth": BreadthJob}
+"""Protocol name -> model of its job."""
