@@ -40,11 +40,13 @@ class Index {
     if (root == nullptr) fail("", json::describe(&document_), "an object");
     const json::Value* map = json::find(*root, "weight_map");
     weight_map_ = map != nullptr ? map->object() : nullptr;
-    if (weight_map_ == nullptr || weight_map_->empty()) fail("weight_map", json::describe(map), "an object of tensor name to shard file");
+    if (weight_map_ == nullptr || weight_map_->empty())
+      fail("weight_map", json::describe(map), "an object of tensor name to shard file");
     for (const json::Member& member : *weight_map_) {
       const std::string* shard = member.value.string();
       if (shard == nullptr || !is_file_name(*shard))
-        fail("weight_map." + printable(member.key), json::describe(&member.value), "the name of a .safetensors file in this directory");
+        fail("weight_map." + printable(member.key), json::describe(&member.value),
+             "the name of a .safetensors file in this directory");
       shards_.push_back(*shard);
     }
     std::sort(shards_.begin(), shards_.end());
@@ -59,16 +61,19 @@ class Index {
     for (const HeaderEntry& entry : header.entries) {
       const json::Value* listed = json::find(*weight_map_, entry.name);
       if (listed == nullptr)
-        throw CheckpointError(path, printable(entry.name), "a tensor that the index does not list", std::string("the tensors that ") + kIndex + " lists");
-      if (*listed->string() != name) fail("weight_map." + printable(entry.name), quoted(*listed->string()), quoted(name) + ", which holds it");
+        throw CheckpointError(path, printable(entry.name), "a tensor that the index does not list",
+                              std::string("the tensors that ") + kIndex + " lists");
+      if (*listed->string() != name)
+        fail("weight_map." + printable(entry.name), quoted(*listed->string()), quoted(name) + ", which holds it");
     }
   }
 
-  // Every tensor that the index lists must be in its shard, and their payloads sum to total_size. After check_shard() of all shards.
+  // After check_shard() of all: every tensor that the index lists is in its shard, and their payloads sum to total_size.
   void check_all(const StoredTensors& stored, std::uint64_t total) const {
     for (const json::Member& member : *weight_map_)
       if (stored.count(member.key) == 0)
-        fail("weight_map." + printable(member.key), quoted(*member.value.string()) + ", which does not hold it", "the shard that holds the tensor");
+        fail("weight_map." + printable(member.key), quoted(*member.value.string()) + ", which does not hold it",
+             "the shard that holds the tensor");
     const json::Value* metadata = json::find(*document_.object(), "metadata");
     if (metadata == nullptr || metadata->is_null()) return;
     if (metadata->object() == nullptr) fail("metadata", json::describe(metadata), "an object");
@@ -85,8 +90,8 @@ class Index {
   // A path could leave the directory that a user meant to open.
   static bool is_file_name(const std::string& name) {
     constexpr std::string_view kSuffix = ".safetensors";
-    return name.size() > kSuffix.size() && name.size() <= 255 && name.find('/') == std::string::npos && name.find('\0') == std::string::npos &&
-           std::string_view(name).substr(name.size() - kSuffix.size()) == kSuffix;
+    return name.size() > kSuffix.size() && name.size() <= 255 && name.find('/') == std::string::npos &&
+           name.find('\0') == std::string::npos && std::string_view(name).substr(name.size() - kSuffix.size()) == kSuffix;
   }
 
   std::string file_;
@@ -132,7 +137,8 @@ void Checkpoint::add_shard(const MappedFile& file, const std::string& name, cons
 std::shared_ptr<const Checkpoint> Checkpoint::open(const std::string& directory) {
   std::shared_ptr<Checkpoint> self(new Checkpoint);
   self->directory_ = directory;
-  if (!exists(directory)) throw CheckpointError(directory, "", "no such directory", "a directory with a checkpoint in the official layout");
+  if (!exists(directory))
+    throw CheckpointError(directory, "", "no such directory", "a directory with a checkpoint in the official layout");
 
   const MappedFile& config = self->map(kConfig, "the configuration of the checkpoint");
   self->config_ = Config::parse(std::string(config.text()), config.path());

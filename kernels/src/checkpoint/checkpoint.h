@@ -70,7 +70,8 @@ class Checkpoint {
 
   std::string directory_;
   Config config_;
-  std::vector<std::pair<std::string, std::unique_ptr<MappedFile>>> files_;  // by name: config, tokenizer, index, then shards_ in order
+  // With their names: config.json, tokenizer.json when present, the index when present, then shards_ in order.
+  std::vector<std::pair<std::string, std::unique_ptr<MappedFile>>> files_;
   std::vector<Shard> shards_;
   std::unordered_map<std::string, Tensor> tensors_;
   std::map<std::string, std::int64_t> dtype_counts_;

@@ -7,14 +7,17 @@
 
 #include "checkpoint/errors.h"
 #include "checkpoint/json.h"
+#include "checkpoint/text.h"
 
 namespace kernels {
 namespace {
 
-// One object of config.json: typed access to its keys, errors with their key path. Unknown keys are left alone, as real files carry many.
+// One object of config.json: typed access to its keys, errors with their key path. Unknown keys are left alone: real files carry
+// many.
 class Section {
  public:
-  Section(const json::Object& object, std::string path, const std::string& file) : object_(object), path_(std::move(path)), file_(file) {}
+  Section(const json::Object& object, std::string path, const std::string& file)
+      : object_(object), path_(std::move(path)), file_(file) {}
 
   [[noreturn]] void fail(const std::string& key, const std::string& found, const std::string& allowed) const {
     throw CheckpointError(file_, path_ + key, found, allowed);
@@ -38,23 +41,21 @@ class Section {
     return find(key) != nullptr ? integer(key, low, high) : fallback;
   }
 
-  double number(const std::string& key) const {
+  double number(const std::string& key, double low, double high) const {
     const json::Value* value = find(key);
+    double result = std::nan("");
     if (value != nullptr) {
-      if (const auto* i = value->integer()) return static_cast<double>(*i);
-      if (const auto* d = std::get_if<double>(&value->data)) return *d;
+      if (const auto* i = value->integer()) result = static_cast<double>(*i);
+      if (const auto* d = std::get_if<double>(&value->data)) result = *d;
     }
-    fail(key, json::describe(value), "a number");
-  }
-
-  // Bounds keep what is computed from the number finite in FP32.
-  double positive(const std::string& key) const {
-    const double result = number(key);
-    if (!(result >= 1e-30 && result <= 1e30)) fail(key, json::describe(find(key)), "a number in 1e-30..1e30");
+    if (!(result >= low && result <= high))
+      fail(key, json::describe(value), "a number in " + number_text(low) + ".." + number_text(high));
     return result;
   }
 
-  double positive_or(const std::string& key, double fallback) const { return find(key) != nullptr ? positive(key) : fallback; }
+  double number_or(const std::string& key, double low, double high, double fallback) const {
+    return find(key) != nullptr ? number(key, low, high) : fallback;
+  }
 
   enum class Presence { Required, Optional };
 
@@ -68,12 +69,14 @@ class Section {
   // Keys that may be absent but must not say otherwise: the decoder has no other way.
   void only_integer(const std::string& key, std::int64_t only) const {
     const json::Value* value = find(key);
-    if (value != nullptr && (value->integer() == nullptr || *value->integer() != only)) fail(key, json::describe(value), std::to_string(only));
+    if (value != nullptr && (value->integer() == nullptr || *value->integer() != only))
+      fail(key, json::describe(value), std::to_string(only));
   }
 
   void only_boolean(const std::string& key, bool only) const {
     const json::Value* value = find(key);
-    if (value != nullptr && (value->boolean() == nullptr || *value->boolean() != only)) fail(key, json::describe(value), only ? "true" : "false");
+    if (value != nullptr && (value->boolean() == nullptr || *value->boolean() != only))
+      fail(key, json::describe(value), only ? "true" : "false");
   }
 
   // nullptr when absent or null.
@@ -92,7 +95,7 @@ class Section {
 
 struct Dimension {
   const char* key;
-  int Config::*member;
+  int Config::* member;
   int low, high;
 };
 
@@ -137,19 +140,25 @@ void parse_ratios(const Section& root, const std::string& file, Config& config) 
   // Absent, transformers would invent a pattern that is not the model's, so nothing stands in for it here.
   if (items == nullptr || (items->size() != layers && items->size() != all))
     root.fail("compress_ratios", json::describe(value),
-              "an array with one ratio a layer, " + std::to_string(layers) + (all != layers ? " or, with MTP, " + std::to_string(all) : ""));
+              "an array with one ratio a layer, " + std::to_string(layers) +
+                  (all != layers ? " or, with MTP, " + std::to_string(all) : ""));
   for (std::size_t layer = 0; layer < items->size(); ++layer) {
     const std::int64_t* ratio = (*items)[layer].integer();
     if (ratio == nullptr || *ratio < 0 || *ratio > 65536)
-      throw CheckpointError(file, "compress_ratios[" + std::to_string(layer) + "]", json::describe(&(*items)[layer]), "an integer in 0..65536");
+      throw CheckpointError(file, "compress_ratios[" + std::to_string(layer) + "]", json::describe(&(*items)[layer]),
+                            "an integer in 0..65536");
     if (layer < layers) config.compress_ratios.push_back(static_cast<int>(*ratio));
   }
 }
 
 void parse_rope(const Section& root, const std::string& file, Config& config) {
-  config.rope_theta = root.positive("rope_theta");
-  const bool compressed = std::any_of(config.compress_ratios.begin(), config.compress_ratios.end(), [](int ratio) { return ratio != 0; });
-  config.compress_rope_theta = compressed ? root.positive("compress_rope_theta") : root.positive_or("compress_rope_theta", config.rope_theta);
+  // YaRN divides by the logarithm of the base.
+  constexpr double kLowest = 2, kHighest = 1e12;
+  config.rope_theta = root.number("rope_theta", kLowest, kHighest);
+  const bool compressed =
+      std::any_of(config.compress_ratios.begin(), config.compress_ratios.end(), [](int ratio) { return ratio != 0; });
+  config.compress_rope_theta = compressed ? root.number("compress_rope_theta", kLowest, kHighest)
+                                          : root.number_or("compress_rope_theta", kLowest, kHighest, config.rope_theta);
   const json::Object* object = root.object("rope_scaling");
   if (object == nullptr) {
     // A converter that renamed the keys would otherwise lose the scaling without a word.
@@ -159,11 +168,10 @@ void parse_rope(const Section& root, const std::string& file, Config& config) {
   }
   const Section scaling(*object, "rope_scaling.", file);
   scaling.string(scaling.find("type") != nullptr ? "type" : "rope_type", "yarn", Section::Presence::Required);
-  config.yarn_factor = scaling.positive("factor");
+  config.yarn_factor = scaling.number("factor", 1, 1e6);
   config.yarn_original_max_position_embeddings = scaling.integer("original_max_position_embeddings", 1, 1 << 30);
-  config.yarn_beta_fast = scaling.positive_or("beta_fast", config.yarn_beta_fast);
-  config.yarn_beta_slow = scaling.positive_or("beta_slow", config.yarn_beta_slow);
-  if (config.yarn_factor < 1) scaling.fail("factor", json::describe(scaling.find("factor")), "a number of at least 1");
+  config.yarn_beta_fast = scaling.number_or("beta_fast", 1e-3, 1e6, config.yarn_beta_fast);
+  config.yarn_beta_slow = scaling.number_or("beta_slow", 1e-3, 1e6, config.yarn_beta_slow);
 }
 
 void parse_indexer(const Section& root, Config& config) {
@@ -200,14 +208,18 @@ void parse_quantization(const Section& root, const std::string& file) {
 }
 
 void check_relations(const Section& root, const Config& config) {
-  const auto fail = [&](const char* key, int found, const std::string& allowed) { root.fail(key, "integer " + std::to_string(found), allowed); };
-  if (config.qk_rope_head_dim % 2 != 0) fail("qk_rope_head_dim", config.qk_rope_head_dim, "an even number: rotation works on pairs");
+  const auto fail = [&](const char* key, int found, const std::string& allowed) {
+    root.fail(key, "integer " + std::to_string(found), allowed);
+  };
+  if (config.qk_rope_head_dim % 2 != 0)
+    fail("qk_rope_head_dim", config.qk_rope_head_dim, "an even number: rotation works on pairs");
   if (config.qk_rope_head_dim > config.head_dim)
     fail("qk_rope_head_dim", config.qk_rope_head_dim, "at most head_dim = " + std::to_string(config.head_dim));
   if (config.num_attention_heads % config.o_groups != 0)
     fail("o_groups", config.o_groups, "a divisor of num_attention_heads = " + std::to_string(config.num_attention_heads));
   if (config.num_experts_per_tok > config.n_routed_experts)
-    fail("num_experts_per_tok", config.num_experts_per_tok, "at most n_routed_experts = " + std::to_string(config.n_routed_experts));
+    fail("num_experts_per_tok", config.num_experts_per_tok,
+         "at most n_routed_experts = " + std::to_string(config.n_routed_experts));
   if (config.num_hash_layers > config.num_hidden_layers)
     fail("num_hash_layers", config.num_hash_layers, "at most num_hidden_layers = " + std::to_string(config.num_hidden_layers));
 }
@@ -222,14 +234,14 @@ Config Config::parse(const std::string& text, const std::string& file) {
 
   Config config;
   parse_refusals(root);
-  for (const Dimension& dimension : kDimensions) config.*dimension.member = root.integer(dimension.key, dimension.low, dimension.high);
+  for (const Dimension& dimension : kDimensions)
+    config.*dimension.member = root.integer(dimension.key, dimension.low, dimension.high);
   check_relations(root, config);
   config.num_nextn_predict_layers = root.integer_or("num_nextn_predict_layers", 0, 64, 0);
-  config.routed_scaling_factor = static_cast<float>(root.positive("routed_scaling_factor"));
-  config.swiglu_limit = static_cast<float>(root.number("swiglu_limit"));
-  if (!std::isfinite(config.swiglu_limit)) root.fail("swiglu_limit", json::describe(root.find("swiglu_limit")), "a number within FP32");
-  config.hc_eps = static_cast<float>(root.positive("hc_eps"));
-  config.rms_norm_eps = static_cast<float>(root.positive("rms_norm_eps"));
+  config.routed_scaling_factor = static_cast<float>(root.number("routed_scaling_factor", 1e-6, 1e6));
+  config.swiglu_limit = static_cast<float>(root.number("swiglu_limit", -1e30, 1e30));
+  config.hc_eps = static_cast<float>(root.number("hc_eps", 1e-30, 1));
+  config.rms_norm_eps = static_cast<float>(root.number("rms_norm_eps", 1e-30, 1));
   config.bos_token_id = root.integer("bos_token_id", 0, config.vocab_size - 1);
   config.eos_token_id = root.integer("eos_token_id", 0, config.vocab_size - 1);
   parse_ratios(root, file, config);

@@ -103,8 +103,8 @@ class Parser {
       const int order = a.key.compare(b.key);
       return order != 0 ? order < 0 : a.offset < b.offset;
     });
-    const auto twin = std::adjacent_find(members.begin(), members.end(),
-                                         [](const Member& a, const Member& b) { return a.key == b.key; });
+    const auto twin =
+        std::adjacent_find(members.begin(), members.end(), [](const Member& a, const Member& b) { return a.key == b.key; });
     if (twin != members.end())
       fail_at(std::next(twin)->offset - base_, "key " + quoted(twin->key) + " again", "each key once in an object");
     return Value{std::move(members)};
@@ -176,10 +176,7 @@ class Parser {
     std::uint32_t code = 0;
     for (int i = 0; i < 4; ++i, ++at_) {
       const char c = peek();
-      const int nibble = digit(c)               ? c - '0'
-                         : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                         : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                                : -1;
+      const int nibble = digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
       if (nibble < 0) fail("four hexadecimal digits after \\u");
       code = code * 16 + static_cast<std::uint32_t>(nibble);
     }
@@ -281,11 +278,7 @@ std::string describe(const Value* value) {
   if (value == nullptr) return "nothing";
   if (const bool* b = value->boolean()) return *b ? "true" : "false";
   if (const auto* i = value->integer()) return "integer " + std::to_string(*i);
-  if (const auto* d = std::get_if<double>(&value->data)) {
-    char buffer[32];
-    const auto end = std::to_chars(buffer, buffer + sizeof buffer, *d).ptr;
-    return "number " + std::string(buffer, end);
-  }
+  if (const auto* d = std::get_if<double>(&value->data)) return "number " + number_text(*d);
   if (const auto* s = value->string()) return "string " + quoted(*s);
   if (const auto* a = value->array()) return "array of " + std::to_string(a->size());
   if (const auto* o = value->object()) return "object of " + std::to_string(o->size());

@@ -1,7 +1,7 @@
 // A strict reader of JSON (RFC 8259) for config.json, the index and shard headers, none of which can be trusted.
 //
-// Stricter than the RFC where leniency would hide damage: duplicate keys, invalid UTF-8, lone surrogates and numbers outside the range
-// of a double are refused. Every refusal is a CheckpointError whose key is "byte N", counted from the start of the file.
+// Stricter than the RFC where leniency would hide damage: duplicate keys, invalid UTF-8, lone surrogates and numbers outside the
+// range of a double are refused. Every refusal is a CheckpointError whose key is "byte N", counted from the start of the file.
 #pragma once
 
 #include <cstddef>

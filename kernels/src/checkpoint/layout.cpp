@@ -60,7 +60,9 @@ class Families {
 
 class LayoutCheck {
  public:
-  LayoutCheck(const StoredTensors& stored, const std::string& file) : stored_(stored), file_(file) { known_.reserve(stored.size()); }
+  LayoutCheck(const StoredTensors& stored, const std::string& file) : stored_(stored), file_(file) {
+    known_.reserve(stored.size());
+  }
 
   void check(const ExpectedTensor& expected) {
     switch (expected.storage) {
@@ -84,13 +86,15 @@ class LayoutCheck {
  private:
   using Tags = std::vector<const char*>;
 
-  [[noreturn]] static void fail(const StoredTensor& tensor, std::string_view name, const std::string& found, const std::string& allowed) {
+  [[noreturn]] static void fail(const StoredTensor& tensor, std::string_view name, const std::string& found,
+                                const std::string& allowed) {
     throw CheckpointError(*tensor.file, printable(name), found, allowed);
   }
 
   static std::string tags_text(const Tags& tags) {
     std::string text;
-    for (std::size_t i = 0; i < tags.size(); ++i) text += (i == 0 ? "" : i + 1 < tags.size() ? ", " : " or ") + std::string(tags[i]);
+    for (std::size_t i = 0; i < tags.size(); ++i)
+      text += (i == 0 ? "" : i + 1 < tags.size() ? ", " : " or ") + std::string(tags[i]);
     return text;
   }
 
@@ -117,14 +121,16 @@ class LayoutCheck {
       check_one(name, {"F8_E4M3"}, expected.shape);
       check_scale(scale, {ceil_div(out, 128), ceil_div(in, 128)}, "F8_E4M3");
     } else if (has_tag(*weight.entry, "I8")) {
-      if (in % 32 != 0) fail(weight, name, "I8 (FP4) with " + std::to_string(in) + " columns", "FP4 with a multiple of 32 columns");
+      if (in % 32 != 0)
+        fail(weight, name, "I8 (FP4) with " + std::to_string(in) + " columns", "FP4 with a multiple of 32 columns");
       check_one(name, {"I8"}, {out, in / 2});
       check_scale(scale, {out, in / 32}, "I8 (FP4)");
     } else {
       check_one(name, {"F32", "BF16", "F8_E4M3", "I8 (FP4, half the columns)"}, expected.shape);
       const auto at = stored_.find(scale);
       if (at != stored_.end())
-        fail(at->second, scale, "a scale beside a " + std::string(weight.entry->type->tag) + " weight", "scales of F8_E4M3 and I8 (FP4) weights only");
+        fail(at->second, scale, "a scale beside a " + std::string(weight.entry->type->tag) + " weight",
+             "scales of F8_E4M3 and I8 (FP4) weights only");
     }
   }
 
@@ -132,7 +138,8 @@ class LayoutCheck {
     const auto at = stored_.find(name);
     // Flash-Base stores them so; reading the four bytes as exponents would give a model that runs and is wrong.
     if (at != stored_.end() && has_tag(*at->second.entry, "F32"))
-      fail(at->second, name, "an F32 scale, as Flash-Base stores them", "F8_E8M0 " + shape_text(shape) + ": F32 scales are not supported");
+      fail(at->second, name, "an F32 scale, as Flash-Base stores them",
+           "F8_E8M0 " + shape_text(shape) + ": F32 scales are not supported");
     if (at == stored_.end())
       throw CheckpointError(file_, name, "no such tensor", "F8_E8M0 " + shape_text(shape) + " beside the " + weight + " weight");
     check_one(name, {"F8_E8M0"}, shape);
@@ -180,11 +187,10 @@ std::vector<ExpectedTensor> layer_tensors(const Config& c, int layer) {
   f.hyper_connection("hc_ffn", mixes, 3, streams_width);
   f.norm("ffn_norm", hidden);
   f.plain("ffn.gate.weight", {c.n_routed_experts, hidden});
-  if (layer < c.num_hash_layers)
-    f.table("ffn.gate.tid2eid", c.vocab_size, c.num_experts_per_tok);
-  else
-    f.plain("ffn.gate.bias", {c.n_routed_experts});
-  for (int expert = 0; expert < c.n_routed_experts; ++expert) f.expert("ffn.experts." + std::to_string(expert), hidden, c.moe_intermediate_size);
+  if (layer < c.num_hash_layers) f.table("ffn.gate.tid2eid", c.vocab_size, c.num_experts_per_tok);
+  else f.plain("ffn.gate.bias", {c.n_routed_experts});
+  for (int expert = 0; expert < c.n_routed_experts; ++expert)
+    f.expert("ffn.experts." + std::to_string(expert), hidden, c.moe_intermediate_size);
   f.expert("ffn.shared_experts", hidden, c.moe_intermediate_size);
   return f.take();
 }
@@ -199,7 +205,8 @@ void check_layout(const Config& config, const StoredTensors& stored, const std::
   check.refuse_unknown();
 }
 
-void read_tid2eid(const Tensor& table, std::int64_t token, int n_routed_experts, const std::string& file, const std::string& name, int* ids) {
+void read_tid2eid(const Tensor& table, std::int64_t token, int n_routed_experts, const std::string& file, const std::string& name,
+                  int* ids) {
   const std::int64_t columns = table.shape[1];
   for (std::int64_t i = 0; i < columns; ++i) {
     const std::int64_t at = token * columns + i;
@@ -212,8 +219,8 @@ void read_tid2eid(const Tensor& table, std::int64_t token, int n_routed_experts,
       id = narrow;
     }
     if (id < 0 || id >= n_routed_experts)
-      throw CheckpointError(file, name + "[" + std::to_string(token) + "][" + std::to_string(i) + "]", "expert id " + std::to_string(id),
-                            "0.." + std::to_string(n_routed_experts - 1));
+      throw CheckpointError(file, name + "[" + std::to_string(token) + "][" + std::to_string(i) + "]",
+                            "expert id " + std::to_string(id), "0.." + std::to_string(n_routed_experts - 1));
     ids[i] = static_cast<int>(id);
   }
 }

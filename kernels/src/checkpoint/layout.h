@@ -17,8 +17,8 @@ namespace kernels {
 // How a tensor may be stored. The dtype tag of the file decides among the formats of a storage, never the name.
 enum class Storage {
   Plain,   // F32 or BF16
-  Linear,  // [out, in] as F32 or BF16; or F8_E4M3 with .scale F8_E8M0 [ceil(out/128), ceil(in/128)]; or FP4 as I8 [out, in/2] with
-           // .scale F8_E8M0 [out, in/32], in a multiple of 32. The scale stands if and only if the weight is FP8 or FP4.
+  Linear,  // [out, in] as F32 or BF16; or F8_E4M3 with .scale F8_E8M0 [ceil(out/128), ceil(in/128)]; or FP4 as I8 [out, in/2]
+           // with .scale F8_E8M0 [out, in/32], in a multiple of 32. The scale stands if and only if the weight is FP8 or FP4.
   Table    // I64 or I32, expert ids
 };
 
@@ -43,11 +43,12 @@ struct StoredTensor {
 using StoredTensors = std::unordered_map<std::string_view, StoredTensor>;
 
 // Checks that `stored` is exactly the layout of `config` plus any mtp.*, each with an allowed dtype and its shape. Throws
-// CheckpointError with the first fault, in layer order, then unknown tensors by name. `file` is named for a tensor that is missing.
+// CheckpointError with the first fault, in layer order, then unknown tensors by name; for a missing tensor it names `file`.
 void check_layout(const Config& config, const StoredTensors& stored, const std::string& file);
 
-// Row `token` of a hash layer's tid2eid: num_experts_per_tok expert ids, in stored order, into `ids`. The values are payload, so open()
-// has not seen them: a value outside 0..n_routed_experts-1 throws CheckpointError with `file` and `name`.
-void read_tid2eid(const Tensor& table, std::int64_t token, int n_routed_experts, const std::string& file, const std::string& name, int* ids);
+// Row `token` of a hash layer's tid2eid: num_experts_per_tok expert ids, in stored order, into `ids`. The values are payload, so
+// open() has not seen them: a value outside 0..n_routed_experts-1 throws CheckpointError with `file` and `name`.
+void read_tid2eid(const Tensor& table, std::int64_t token, int n_routed_experts, const std::string& file, const std::string& name,
+                  int* ids);
 
 }  // namespace kernels

@@ -28,9 +28,10 @@ std::string reason(int error) { return error == ENOENT ? "no such file" : std::g
 MappedFile::MappedFile(const std::string& path, const std::string& allowed) : path_(path) {
   // O_NONBLOCK: a named pipe must be refused below, not waited for.
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  struct stat status {};
+  struct stat status{};
   if (file.fd < 0 || ::fstat(file.fd, &status) != 0) throw CheckpointError(path, "", reason(errno), allowed);
-  if (!S_ISREG(status.st_mode)) throw CheckpointError(path, "", S_ISDIR(status.st_mode) ? "a directory" : "no regular file", allowed);
+  if (!S_ISREG(status.st_mode))
+    throw CheckpointError(path, "", S_ISDIR(status.st_mode) ? "a directory" : "no regular file", allowed);
   size_ = static_cast<std::uint64_t>(status.st_size);
   if (size_ == 0) return;
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.fd, 0);
@@ -44,7 +45,7 @@ MappedFile::~MappedFile() {
 }
 
 bool exists(const std::string& path) {
-  struct stat status {};
+  struct stat status{};
   return ::stat(path.c_str(), &status) == 0 || errno != ENOENT;
 }
 

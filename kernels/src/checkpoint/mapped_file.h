@@ -11,11 +11,11 @@ namespace kernels {
 // kernel may drop and re-read them at will. Advice stays at the kernel's default: an expert's matrix is a run of megabytes, which
 // read-ahead serves well even though the experts themselves come in no order.
 //
-// A file that is truncated while it is mapped ends the process (SIGBUS) on the next read of the lost part: a checkpoint in use must
-// not be written to in place. Replacing a file by rename is safe.
+// A file that is truncated while it is mapped ends the process (SIGBUS) on the next read of the lost part: a checkpoint in use
+// must not be written to in place. Replacing a file by rename is safe.
 class MappedFile {
  public:
-  // Throws CheckpointError when `path` is no readable regular file; `allowed` ends the message, e.g. "the shard that the index names".
+  // Throws CheckpointError when `path` is no readable regular file; `allowed` says what was wanted there.
   MappedFile(const std::string& path, const std::string& allowed);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

@@ -14,10 +14,10 @@ namespace {
 
 // All tags of the format, as mtp.* may use any; which of them the decoder reads is the layout's business.
 constexpr StorageType kStorageTypes[] = {
-    {"F32", 32},    {"BF16", 16},   {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"I8", 8},      {"I32", 32},    {"I64", 64},
-    {"BOOL", 8},    {"U8", 8},      {"I16", 16},    {"U16", 16},    {"F16", 16},    {"U32", 32},    {"F64", 64},
-    {"U64", 64},    {"F8_E5M2", 8}, {"C64", 64},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F8_E4M3FNUZ", 8},
-    {"F8_E5M2FNUZ", 8},
+    {"F32", 32},    {"BF16", 16},   {"F8_E4M3", 8},     {"F8_E8M0", 8},     {"I8", 8},   {"I32", 32},
+    {"I64", 64},    {"BOOL", 8},    {"U8", 8},          {"I16", 16},        {"U16", 16}, {"F16", 16},
+    {"U32", 32},    {"F64", 64},    {"U64", 64},        {"F8_E5M2", 8},     {"C64", 64}, {"F4", 4},
+    {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8},
 };
 
 constexpr std::uint64_t kPrefix = 8;
@@ -29,7 +29,8 @@ std::string range_text(std::uint64_t begin, std::uint64_t end) {
 
 class HeaderReader {
  public:
-  HeaderReader(const std::string& file, std::uint64_t start, std::uint64_t payload) : file_(file), start_(start), payload_(payload) {}
+  HeaderReader(const std::string& file, std::uint64_t start, std::uint64_t payload)
+      : file_(file), start_(start), payload_(payload) {}
 
   // data_offsets count from the end of the header; the entry's from the start of the file.
   HeaderEntry entry(const json::Member& member) const {
@@ -75,17 +76,20 @@ class HeaderReader {
     for (const HeaderEntry& entry : entries) {
       const std::string found = "data_offsets " + range_text(entry.begin, entry.end);
       if (entry.begin != covered) {
-        if (entry.end > payload_) fail(entry.name, found, "offsets within the " + std::to_string(payload_) + " payload bytes of the file");
+        if (entry.end > payload_)
+          fail(entry.name, found, "offsets within the " + std::to_string(payload_) + " payload bytes of the file");
         if (entry.begin < covered)
           fail(entry.name, found + ", which overlaps " + printable(previous->name), "extents that do not overlap");
-        fail(entry.name, found + ", which leaves bytes " + range_text(covered, entry.begin) + " to no tensor", "extents without gaps");
+        fail(entry.name, found + ", which leaves bytes " + range_text(covered, entry.begin) + " to no tensor",
+             "extents without gaps");
       }
       covered = entry.end;
       previous = &entry;
     }
     if (covered != payload_)
-      throw CheckpointError(file_, "", "a file of " + std::to_string(start_ + payload_) + " bytes" + (covered > payload_ ? " (truncated)" : ""),
-                            "the " + std::to_string(start_ + covered) + " bytes that its header describes");
+      throw CheckpointError(
+          file_, "", "a file of " + std::to_string(start_ + payload_) + " bytes" + (covered > payload_ ? " (truncated)" : ""),
+          "the " + std::to_string(start_ + covered) + " bytes that its header describes");
     for (HeaderEntry& entry : entries) entry.begin += start_, entry.end += start_;
   }
 
@@ -101,7 +105,8 @@ class HeaderReader {
     throw CheckpointError(file_, printable(name), found, allowed);
   }
 
-  std::vector<std::int64_t> integers(const std::string& name, const char* field, const json::Value* value, std::size_t most) const {
+  std::vector<std::int64_t> integers(const std::string& name, const char* field, const json::Value* value,
+                                     std::size_t most) const {
     const json::Array* items = value != nullptr ? value->array() : nullptr;
     const std::string allowed = "an array of at most " + std::to_string(most) + " non-negative integers";
     if (items == nullptr || items->size() > most) fail(name, field + (" " + json::describe(value)), allowed);
@@ -121,13 +126,15 @@ class HeaderReader {
 }  // namespace
 
 const StorageType* find_storage_type(std::string_view tag) {
-  const auto* at = std::find_if(std::begin(kStorageTypes), std::end(kStorageTypes), [&](const StorageType& type) { return tag == type.tag; });
+  const auto* at =
+      std::find_if(std::begin(kStorageTypes), std::end(kStorageTypes), [&](const StorageType& type) { return tag == type.tag; });
   return at != std::end(kStorageTypes) ? at : nullptr;
 }
 
 ShardHeader read_header(const std::uint8_t* data, std::uint64_t length, const std::string& file) {
   if (length < kPrefix)
-    throw CheckpointError(file, "", "a file of " + std::to_string(length) + " bytes", "a safetensors file, at least 8 bytes of header length");
+    throw CheckpointError(file, "", "a file of " + std::to_string(length) + " bytes",
+                          "a safetensors file, at least 8 bytes of header length");
   std::uint64_t json_bytes = 0;
   for (int i = 0; i < 8; ++i) json_bytes |= static_cast<std::uint64_t>(data[i]) << (8 * i);
   const std::uint64_t most = std::min(length - kPrefix, kMaxJson);
@@ -142,10 +149,8 @@ ShardHeader read_header(const std::uint8_t* data, std::uint64_t length, const st
   ShardHeader header{kPrefix + json_bytes, {}};
   const HeaderReader reader(file, header.bytes, length - header.bytes);
   for (const json::Member& member : *document.object()) {
-    if (member.key == "__metadata__")
-      reader.metadata(member.value);
-    else
-      header.entries.push_back(reader.entry(member));
+    if (member.key == "__metadata__") reader.metadata(member.value);
+    else header.entries.push_back(reader.entry(member));
   }
   reader.place(header.entries);
   return header;

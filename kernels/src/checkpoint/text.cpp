@@ -1,5 +1,6 @@
 #include "checkpoint/text.h"
 
+#include <charconv>
 #include <cstddef>
 
 namespace kernels {
@@ -28,6 +29,11 @@ std::string printable(std::string_view text) {
 }
 
 std::string quoted(std::string_view text) { return '"' + printable(text) + '"'; }
+
+std::string number_text(double number) {
+  char buffer[32];
+  return {buffer, std::to_chars(buffer, buffer + sizeof buffer, number).ptr};
+}
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   std::string out = "[";

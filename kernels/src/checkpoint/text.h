@@ -8,10 +8,12 @@
 
 namespace kernels {
 
-// `text` with control characters escaped and what exceeds 200 bytes cut at a character: names come from files that may hold anything.
+// `text` with control characters escaped and cut at a character after at most 200 bytes: a file may hold any name.
 std::string printable(std::string_view text);
 // printable() in double quotes.
 std::string quoted(std::string_view text);
+// The shortest text that reads back as `number`.
+std::string number_text(double number);
 // "[4096, 1024]"
 std::string shape_text(const std::vector<std::int64_t>& shape);
 
