@@ -19,7 +19,7 @@ class WorkerSpec:
     """What a worker opens: the same on every host. checkpoint: a directory, or "builtin" (resolved on the worker's own host)."""
 
     checkpoint: str
-    numerics: kernels.Numerics
+    numerics: Literal["official", "fp32"]
     threads: int
 
 
@@ -58,7 +58,7 @@ class Tokenizer(Protocol):
 
 
 Execute = Callable[[Session, Sequence[Unit]], list[UnitResult]]
-"""A protocol's work on a batch of units: an importable function, so that it travels by name. Results in the order of the units."""
+"""A protocol's work on a batch of units: an importable function, which travels by name. Results in the order of the units."""
 
 
 @dataclass(frozen=True)
@@ -71,16 +71,20 @@ class Done:
     seconds: float
 
 
+FailureKind = Literal["error", "crash", "deadline", "memory", "finding", "infrastructure"]
+
+
 @dataclass(frozen=True)
 class Failed:
     """The lease did not give results. `error` is one line, `detail` the whole traceback or "".
 
     kind: "error" the code raised (deterministic until shown otherwise), "crash" the worker died with this lease in hand,
-    "deadline" it overran, "memory" it asked for too much, "infrastructure" host or network, no fault of the lease.
+    "deadline" it overran, "memory" it raised MemoryError, "finding" it raised ConformanceFinding (the run stops: a retry would
+    hide it), "infrastructure" host, network or Ray's memory monitor, which kills innocent workers too: no fault of the lease.
     """
 
     lease: Lease
-    kind: Literal["error", "crash", "deadline", "memory", "infrastructure"]
+    kind: FailureKind
     error: str
     detail: str
     worker: str
@@ -108,7 +112,7 @@ class Executor(Protocol):
     """Lease in, events out; at most one lease in a worker's hands."""
 
     def start(self) -> None:
-        """Bring workers up. Raises ClusterUnreachable, InvalidInput (checkpoint) or ConformanceFinding (a fleet that disagrees)."""
+        """Bring workers up. Raises ClusterUnreachable, InvalidInput (checkpoint), ConformanceFinding (a fleet that disagrees)."""
 
     def slots(self) -> int:
         """Workers that are ready and idle now."""

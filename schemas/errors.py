@@ -32,6 +32,10 @@ class InvalidInput(RunnerError):
         where = f"{file}: {key}" if key else file
         super().__init__(f"{where}: found {found}, allowed: {allowed}")
 
+    def __reduce__(self) -> tuple[type[InvalidInput], tuple[str, str, str, str]]:
+        """Travels between processes: an exception is rebuilt from `args`, which hold the message only."""
+        return type(self), (self.file, self.key, self.found, self.allowed)
+
     def as_dict(self) -> dict[str, object]:
         return super().as_dict() | {"file": self.file, "key": self.key, "found": self.found, "allowed": self.allowed}
 

@@ -1,0 +1,173 @@
+"""Ray, started for one run or connected to: environment, temporary directory, token, and an end without leftovers.
+
+An embedded cluster lives and dies with its driver. Its processes end when the driver is gone, even by SIGKILL
+(`tests/actors/test_cluster.py`); the directory, which then stays behind, is swept by the next start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import shutil
+import signal
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from schemas.errors import ClusterUnreachable, InvalidInput
+
+OBJECT_STORE_BYTES = 256 << 20
+"""Results of a lease pass through it; it is shared memory, claimed as it is used."""
+
+EXIT_SECONDS = 10.0
+"""Ray's processes end within about two seconds of a shutdown; after this long they are killed."""
+
+_DIRECTORY_PREFIX = "rn-"
+_AUTH_MODE = "RAY_AUTH_MODE"
+_TOKEN = secrets.token_hex(32)  # one a process: Ray reads it once and keeps it
+
+
+class Cluster:
+    """A cluster this process is connected to. `close` gives it back; an embedded one is gone then, processes and files."""
+
+    def __init__(self, directory: Path | None, environment: dict[str, str | None]) -> None:
+        self._directory = directory
+        self._environment = environment
+
+    @classmethod
+    def embed(cls, cpus: int) -> Cluster:
+        """Start Ray in this process with `cpus` CPUs to hand out. Raises ClusterUnreachable when it does not come up.
+
+        It listens on all interfaces, so token authentication is on, with a token of its own that only this user can read. The
+        directory is a short path of its own (socket names have 107 characters), so `ray` commands and other runs do not meet it.
+        """
+        base = Path(os.environ.get("RAY_TMPDIR", "/tmp"))
+        _sweep(base)
+        directory = Path(tempfile.mkdtemp(prefix=f"{_DIRECTORY_PREFIX}{os.getpid()}-", dir=base))
+        token = directory / "token"
+        token.touch(mode=0o600)
+        token.write_text(_TOKEN)
+        changes = {"RAY_TMPDIR": str(directory), "RAY_AUTH_TOKEN_PATH": str(token), "RAY_USAGE_STATS_ENABLED": "0"}
+        cluster = cls(directory, {name: os.environ.get(name) for name in (*changes, _AUTH_MODE)})
+        os.environ.update(changes)
+        # Where this is unset, a local start turns tokens on; setting it does nothing after `import ray`, which has read it.
+        os.environ.pop(_AUTH_MODE, None)
+        # Its warnings are about defaults (token mode, the size of /dev/shm), which are chosen here.
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        try:
+            ray.init(
+                address="local",  # otherwise it looks for other clusters
+                include_dashboard=False,
+                log_to_driver=False,
+                configure_logging=False,
+                num_cpus=cpus,
+                object_store_memory=OBJECT_STORE_BYTES,
+            )
+        except Exception as error:
+            cluster.close()
+            raise ClusterUnreachable(f"embedded Ray did not start: {_first_line(error)}") from error
+        return cluster
+
+    @classmethod
+    def connect(cls, address: str) -> Cluster:
+        """Connect to a running cluster: "auto" or HOST:PORT. Raises ClusterUnreachable when none answers.
+
+        The token is the one Ray finds by itself (RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH, ~/.ray/auth_token).
+        """
+        if address == "local" or "://" in address:
+            raise InvalidInput("cluster address", "", repr(address), '"auto" or HOST:PORT')
+        try:
+            ray.init(address=address, log_to_driver=False, configure_logging=False)
+        except Exception as error:
+            ray.shutdown()
+            raise ClusterUnreachable(f"no Ray cluster at {address!r}: {_first_line(error)}") from error
+        return cls(None, {})
+
+    def cpus(self) -> int:
+        """CPUs of the nodes that are alive."""
+        return sum(int(node["Resources"].get("CPU", 0)) for node in self._alive())
+
+    def alive_nodes(self) -> set[str]:
+        """IDs of the nodes that are alive."""
+        return {node["NodeID"] for node in self._alive()}
+
+    def _alive(self) -> list[dict[str, Any]]:
+        return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+
+    def close(self) -> None:
+        """Disconnect; end an embedded cluster, wait until its processes are gone, and remove its directory. Idempotent."""
+        children = _descendants(os.getpid()) if self._directory is not None else {}
+        ray.shutdown()
+        deadline = time.monotonic() + EXIT_SECONDS
+        while left := [pid for pid, start in children.items() if _start_time(pid) == start]:
+            if time.monotonic() > deadline:
+                for pid in left:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                break
+            time.sleep(0.02)
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
+        for name, value in self._environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        self._environment = {}
+
+
+def available_cpus() -> int:
+    """CPUs this process may use: affinity, and the cgroup's quota where there is one, rounded down but at least 1."""
+    count = len(os.sched_getaffinity(0))
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+    except (OSError, ValueError):
+        return count
+    return count if quota == "max" else max(1, min(count, int(quota) // int(period)))
+
+
+def _sweep(base: Path) -> None:
+    """Remove directories of embedded clusters whose driver is gone (killed, so that it could not do it itself)."""
+    for path in base.glob(f"{_DIRECTORY_PREFIX}[0-9]*-*"):
+        pid = path.name.removeprefix(_DIRECTORY_PREFIX).split("-")[0]
+        if pid.isdecimal() and not Path("/proc", pid).exists() and path.stat().st_uid == os.getuid():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _descendants(root: int) -> dict[int, int]:
+    """pid -> start time of all processes below `root`; both together name a process even after its pid is reused."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and (stat := _stat(int(entry.name))):
+            parents[int(entry.name)] = int(stat[1])
+    found: set[int] = set()
+    layer = {root}
+    while layer:
+        layer = {pid for pid, parent in parents.items() if parent in layer}
+        found |= layer
+    return {pid: start for pid in found if (start := _start_time(pid)) is not None}
+
+
+def _start_time(pid: int) -> int | None:
+    """Start time of a process in clock ticks since boot; None when it is gone or only waits to be reaped."""
+    stat = _stat(pid)
+    return int(stat[19]) if stat and stat[0] != "Z" else None
+
+
+def _stat(pid: int) -> list[str] | None:
+    """/proc/PID/stat from the state on: [state, parent, ...]; the name before it may hold anything."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

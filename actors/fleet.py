@@ -1,0 +1,41 @@
+"""Admission: workers whose results are to be compared must run the same arithmetic on the same weights.
+
+CPU features and instruction sets may differ, since they change no bit (docs/determinism.md); package versions are reported only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from actors.executor import WorkerReport
+from schemas.errors import ConformanceFinding, InvalidInput
+
+
+def admit(reports: Sequence[WorkerReport]) -> None:
+    """Require one kernel build, one checkpoint and one tokenizer of a fleet, in this order.
+
+    Raises ConformanceFinding when builds differ and InvalidInput when checkpoints or tokenizers do; the message names the workers
+    that differ from the majority (from the first worker, where there is none).
+    """
+    build = _difference(reports, lambda report: report.build_id)
+    if build:
+        raise ConformanceFinding(f"kernel builds differ: {build[0]}, {build[1]}; install the same build on every host")
+    for what, identity in (
+        ("checkpoint", lambda report: report.checkpoint_identity),
+        ("tokenizer", lambda report: report.tokenizer_identity),
+    ):
+        difference = _difference(reports, identity)
+        if difference:
+            raise InvalidInput(what, "identity", *difference)
+
+
+def _difference(reports: Sequence[WorkerReport], value: Callable[[WorkerReport], str]) -> tuple[str, str] | None:
+    """(who differs and what they have, what the others have), or None when all agree."""
+    counts = Counter(value(report) for report in reports)
+    if len(counts) <= 1:
+        return None
+    usual = counts.most_common(1)[0][0]  # the first seen of equals
+    odd = [f"{report.worker} on {report.host} has {value(report)[:12]}" for report in reports if value(report) != usual]
+    same = [f"{report.worker} on {report.host}" for report in reports if value(report) == usual]
+    return ", ".join(odd), f"{usual[:12]} as {', '.join(same)}"
