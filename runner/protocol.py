@@ -1,7 +1,7 @@
 """What the planner, the driver and the reports need of a protocol: stages, units, work, checks.
 
-A protocol is a small module in `runner/protocols/`. It decides what the units of a stage are and what is done for each; when, where
-and how often that happens is the driver's business, and the bits must not depend on it.
+A protocol is a small module in `runner/protocols/`. It decides what the units of a stage are and what is done for
+each; when, where and how often that happens is the driver's business, and the bits must not depend on it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Committed(Protocol):
     """Reader of what a run's commit logs name; never sees a file that no log names."""
 
     def table(self, stage: str, table: str) -> pa.Table:
-        """Rows of all committed units of a stage, in plan order whatever the order of arrival; empty with the right schema if none."""
+        """Rows of all committed units of a stage, in plan order whatever the order of arrival; if none, empty with its schema."""
 
     def units(self, stage: str) -> frozenset[str]:
         """Keys of the committed units of a stage."""

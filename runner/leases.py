@@ -1,0 +1,82 @@
+"""How units become leases: by group, sized by measured cost, split to single units when one of them is suspect."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from schemas.unit import Lease, Unit
+
+# Long enough that a call's overhead (about a millisecond) does not count, short enough that a kill costs little.
+TARGET_SECONDS = 0.5
+# Weight of the newest measurement in the estimate of a unit's cost.
+_SMOOTHING = 0.3
+
+
+class LeaseQueue:
+    """Units of one stage that wait for a worker, in plan order, units of a group together.
+
+    largest: most units in one lease. Until the first lease is back nothing is known of a unit's cost, and leases hold one unit.
+    """
+
+    def __init__(self, units: Sequence[Unit], *, largest: int, first_id: int = 0) -> None:
+        self.next_id = first_id
+        self._largest = largest
+        self._groups = _by_group(units)
+        self._alone: deque[Unit] = deque()
+        self._waiting = len(units)
+        self._seconds_per_unit = 0.0
+
+    def __len__(self) -> int:
+        return self._waiting
+
+    def take(self, workers: int) -> Lease:
+        """The next lease. workers: how many there are to share what is left. Precondition: not empty."""
+        if self._alone:
+            units: Sequence[Unit] = [self._alone.popleft()]
+        else:
+            units = self._take_groups(self._size(workers))
+        self._waiting -= len(units)
+        self.next_id += 1
+        return Lease(self.next_id - 1, units)
+
+    def put_back(self, units: Sequence[Unit]) -> None:
+        """Return units that nothing is known against (their worker was lost); they go first."""
+        self._groups.extendleft(reversed(_by_group(units)))
+        self._waiting += len(units)
+
+    def put_alone(self, units: Sequence[Unit]) -> None:
+        """Return units one of which did harm; each will be leased alone, after which it is known which."""
+        self._alone.extend(units)
+        self._waiting += len(units)
+
+    def measured(self, units: int, seconds: float) -> None:
+        """Take a finished lease into the estimate."""
+        cost = seconds / units
+        self._seconds_per_unit += (_SMOOTHING if self._seconds_per_unit else 1.0) * (cost - self._seconds_per_unit)
+
+    def _size(self, workers: int) -> int:
+        if not self._seconds_per_unit:
+            return 1
+        fair_share = -(-self._waiting // max(1, workers))
+        return max(1, min(self._largest, fair_share, int(TARGET_SECONDS / self._seconds_per_unit)))
+
+    def _take_groups(self, size: int) -> list[Unit]:
+        """Whole groups while they fit; of a group that is larger than a lease, as much as fits."""
+        units: list[Unit] = []
+        while self._groups and (not units or len(units) + len(self._groups[0]) <= size):
+            group = self._groups[0]
+            while group and len(units) < size:
+                units.append(group.popleft())
+            if group:
+                break
+            self._groups.popleft()
+        return units
+
+
+def _by_group(units: Iterable[Unit]) -> deque[deque[Unit]]:
+    """Units by group, groups in the order of their first unit; a unit with an empty group name is a group of its own."""
+    groups: dict[str, deque[Unit]] = {}
+    for unit in units:
+        groups.setdefault(unit.group or unit.key, deque()).append(unit)
+    return deque(groups.values())

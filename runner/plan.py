@@ -1,0 +1,98 @@
+"""The plan of a stage: every unit written down before any runs, each with the reason why it will run or not.
+
+new: not done. done: committed. failed: set aside after strikes. stale: this run planned the same unit of the stage with another
+meaning before; the fields that changed are named, so that nobody has to guess why finished work runs again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from runner.disk import put_files
+from runner.record_log import canonical_json
+from runner.store import RunStore
+from schemas.unit import Unit
+
+Reason = Literal["new", "done", "failed", "stale"]
+
+
+@dataclass(frozen=True)
+class PlannedUnit:
+    """A unit and why it will run (new, stale) or not (done, failed). changed: dotted names of a stale unit's changed fields."""
+
+    unit: Unit
+    reason: Reason
+    changed: tuple[str, ...] = ()
+
+    def as_line(self) -> dict[str, Any]:
+        return {
+            "unit": self.unit.key,
+            "prompt_id": self.unit.prompt_id,
+            "group": self.unit.group,
+            "reason": self.reason,
+            "changed": list(self.changed),
+            "meaning": self.unit.meaning,
+        }
+
+
+def plan_stage(store: RunStore, stage: str, units: Sequence[Unit]) -> list[PlannedUnit]:
+    """Give each unit of a stage its reason by what the run holds. Order is kept; it is the order of the dataset.
+
+    Raises ValueError when two units have one key: a protocol that does so would count a result twice.
+    """
+    keys = {unit.key for unit in units}
+    if len(keys) != len(units):
+        raise ValueError(f"stage {stage}: {len(units)} units have only {len(keys)} keys")
+    committed, failed = store.units(stage), store.failures(stage)
+    gone = _gone(store.planned(stage), keys)
+    planned: list[PlannedUnit] = []
+    for unit in units:
+        if unit.key in committed:
+            planned.append(PlannedUnit(unit, "done"))
+        elif unit.key in failed:
+            planned.append(PlannedUnit(unit, "failed"))
+        elif gone[unit.prompt_id]:
+            planned.append(PlannedUnit(unit, "stale", changed_fields(gone[unit.prompt_id].pop(0), unit.meaning)))
+        else:
+            planned.append(PlannedUnit(unit, "new"))
+    return planned
+
+
+def write_plan(store: RunStore, stage: str, planned: Sequence[PlannedUnit]) -> None:
+    """Write a stage's plan down, whole or not at all, replacing the one before."""
+    lines = "".join(canonical_json(unit.as_line()) + "\n" for unit in planned)
+    put_files(store.disk, [(store.paths.plan(stage), lines.encode())])
+
+
+def changed_fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
+    """Dotted names of the fields in which two meanings differ, sorted; a field that only one has counts."""
+    flat_before, flat_after = _flat(before), _flat(after)
+    names = flat_before.keys() | flat_after.keys()
+    missing = object()
+    return tuple(sorted(name for name in names if flat_before.get(name, missing) != flat_after.get(name, missing)))
+
+
+def _gone(lines: Sequence[Mapping[str, Any]], keys: set[str]) -> defaultdict[str, list[Mapping[str, Any]]]:
+    """Prompt ID -> meanings that were planned before and are not any more.
+
+    The nth new unit of a prompt is compared with the nth that is gone: plans have a fixed order, so a changed parameter leaves
+    the places alone, and the pairing is linear in the number of units.
+    """
+    gone: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for line in lines:
+        if line["unit"] not in keys:
+            gone[line["prompt_id"]].append(line["meaning"])
+    return gone
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, item in value.items():
+        if isinstance(item, Mapping):
+            flat |= _flat(item, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = list(item) if isinstance(item, tuple) else item
+    return flat

@@ -1,0 +1,178 @@
+"""A run small enough to be killed hundreds of times: two stages, no decoder, an executor that a test directs."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from actors.executor import Done, Event, Execute, Failed, FailureKind, Left, WorkerReport
+from runner.disk import Disk
+from runner.driver import Driver
+from runner.events import EventsLog
+from runner.interrupt import Interrupt
+from runner.paths import RunPaths
+from runner.progress import Silent
+from runner.protocol import Committed, Experiment
+from runner.store import RunStore
+from schemas.catalog import Prompt
+from schemas.job import BreadthJob, Execution
+from schemas.unit import Lease, Unit, UnitResult
+
+TOKENS = pa.schema([pa.field("prompt_id", pa.string(), nullable=False), pa.field("tokens", pa.list_(pa.int32()), nullable=False)])
+SUMS = pa.schema([pa.field("prompt_id", pa.string(), nullable=False), pa.field("total", pa.int64(), nullable=False)])
+
+
+def tokens_of(prompt: str, count: int) -> list[int]:
+    return [hashlib.sha256(f"{prompt}/{place}".encode()).digest()[0] for place in range(count)]
+
+
+def execute(session: object, units: Sequence[Unit]) -> list[UnitResult]:
+    results = []
+    for unit in units:
+        tokens = tokens_of(unit.payload["text"], unit.meaning["horizon"])
+        tables = {
+            "tokens": pa.Table.from_pylist([{"prompt_id": unit.prompt_id, "tokens": tokens}], schema=TOKENS),
+            "sums": pa.Table.from_pylist([{"prompt_id": unit.prompt_id, "total": sum(tokens)}], schema=SUMS),
+        }
+        results.append(UnitResult(unit.key, tables))
+    return results
+
+
+class TinyProtocol:
+    """Stage "4" has every prompt; stage "8" those whose stage-4 total is even, so that its plan depends on committed results."""
+
+    name = "tiny"
+    execute: Execute = staticmethod(execute)  # type: ignore[assignment]
+
+    def __init__(self, **parameters: Any) -> None:
+        self.parameters = parameters
+
+    def schemas(self) -> Mapping[str, pa.Schema]:
+        return {"tokens": TOKENS, "sums": SUMS}
+
+    def stages(self, job: object) -> Sequence[str]:
+        return ("4", "8")
+
+    def units(self, experiment: Experiment, stage: str, committed: Committed) -> list[Unit]:
+        prompts = experiment.prompts
+        if stage == "8":
+            rows = committed.table("4", "sums").to_pylist()
+            even = {row["prompt_id"] for row in rows if row["total"] % 2 == 0}
+            prompts = [prompt for prompt in prompts if prompt.prompt_id in even]
+        return [
+            Unit(
+                stage,
+                prompt.prompt_id,
+                {"prompt": prompt.sha256, "horizon": int(stage), "parameters": self.parameters},
+                {"text": prompt.text},
+                group=prompt.language,
+            )
+            for prompt in prompts
+        ]
+
+    def check(self, experiment: Experiment, committed: Committed) -> list[str]:
+        earlier = {row["prompt_id"]: row["tokens"] for row in committed.table("4", "tokens").to_pylist()}
+        later = {row["prompt_id"]: row["tokens"] for row in committed.table("8", "tokens").to_pylist()}
+        return [f"prompt {prompt}: other first tokens" for prompt, tokens in later.items() if tokens[:4] != earlier[prompt]]
+
+
+def experiment(prompts: int = 6, batch: int = 4) -> Experiment:
+    job = BreadthJob(schema_version=1, name="tiny", protocol="breadth", catalog="catalog.tsv", execution=Execution(batch=batch))
+    texts = [Prompt(f"p{number}", ("en", "zh")[number % 2], "ordinary", f"text {number}") for number in range(prompts)]
+    return Experiment(job, texts, checkpoint_identity="c" * 64, tokenizer_identity="d" * 64)
+
+
+def worker_report(name: str) -> WorkerReport:
+    return WorkerReport(name, "here", 1, "build", {}, "scalar", "c" * 64, "d" * 64, {}, 1)
+
+
+@dataclass
+class DirectedExecutor:
+    """Executes leases in `wait`, in an order drawn from `seed`, as if by several workers.
+
+    trouble: asked for each lease; a failure kind means that the lease fails with it. Each result is given `copies` times.
+    """
+
+    workers_alive: int = 2
+    seed: int = 0
+    trouble: Callable[[Lease], FailureKind | None] = lambda lease: None
+    copies: int = 1
+    work: Callable[[object, Sequence[Unit]], list[UnitResult]] = execute
+    leases: list[Lease] = field(default_factory=list)
+    closed: list[bool] = field(default_factory=list)
+    started: bool = False
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)
+        self._in_flight: list[Lease] = []
+
+    def start(self) -> None:
+        self.started = True
+
+    def slots(self) -> int:
+        return self.workers_alive - len(self._in_flight)
+
+    def workers(self) -> Sequence[WorkerReport]:
+        return [worker_report(f"w{number}") for number in range(self.workers_alive)]
+
+    def submit(self, lease: Lease) -> None:
+        assert self.slots() > 0
+        self.leases.append(lease)
+        self._in_flight.append(lease)
+
+    def wait(self, timeout: float) -> list[Event]:
+        if not self._in_flight:
+            return []
+        lease = self._in_flight.pop(self._random.randrange(len(self._in_flight)))
+        kind = self.trouble(lease)
+        if kind is not None:
+            return [Failed(lease, kind, f"{kind} in lease", "the whole story", "w0"), Left("w0", kind)]
+        return [Done(lease, self.work(None, lease.units), "w0", 0.1 * len(lease.units))] * self.copies
+
+    def close(self, *, kill: bool = False) -> None:
+        self.closed.append(kill)
+
+
+def open_store(root: Path, disk: Disk | None = None) -> RunStore:
+    """The store of a run directory, new or old, as a driver that holds the claim opens it."""
+    store = RunStore(RunPaths(root), TinyProtocol().schemas(), disk or Disk())
+    for directory in store.paths.directories():
+        store.disk.make_directory(directory)
+    store.recover()
+    return store
+
+
+def drive(
+    root: Path,
+    executor: DirectedExecutor | None = None,
+    *,
+    disk: Disk | None = None,
+    protocol: TinyProtocol | None = None,
+    about: Experiment | None = None,
+    interrupt: Interrupt | None = None,
+) -> RunStore:
+    store = open_store(root, disk)
+    with EventsLog(store.paths.events) as events:
+        driver = Driver(
+            store,
+            protocol or TinyProtocol(),
+            about or experiment(),
+            executor or DirectedExecutor(),
+            events=events,
+            progress=Silent(),
+            interrupt=interrupt or Interrupt(lambda: None),
+        )
+        driver.run()
+    return store
+
+
+def dataset(root: Path) -> dict[str, bytes]:
+    """Path in the run -> bytes, for every data file."""
+    tables = root / "tables"
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in sorted(tables.rglob("*")) if path.is_file()}
