@@ -12,9 +12,11 @@ from typing import Protocol
 
 import pyarrow as pa
 
+import kernels
 from actors.executor import Execute
 from schemas.catalog import Prompt
 from schemas.job import Job
+from schemas.job_file import JobFile
 from schemas.unit import Unit
 
 
@@ -47,6 +49,12 @@ class ExperimentProtocol(Protocol):
 
     def schemas(self) -> Mapping[str, pa.Schema]:
         """Table name -> schema of what `execute` returns for each unit."""
+
+    def preflight(self, job: JobFile, config: kernels.Config, prompt_tokens: Mapping[str, int]) -> None:
+        """Raises InvalidInput for a job that this checkpoint cannot run (a layer it lacks, a prompt and horizon beyond its positions).
+
+        prompt_tokens: prompt ID -> number of tokens, none of them 0.
+        """
 
     def stages(self, job: Job) -> Sequence[str]:
         """Names of the stages in the order in which they run; a name is part of file names: lower case, digits, '-', '_'."""
