@@ -29,7 +29,7 @@ LANGUAGE_TAG = re.compile(LANGUAGE)
 KINDS = get_args(Kind)
 ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
 ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}
-CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True)
