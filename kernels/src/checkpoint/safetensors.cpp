@@ -72,20 +72,8 @@ class HeaderReader {
       return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
     });
     std::uint64_t covered = 0;
-    const HeaderEntry* previous = nullptr;
-    for (const HeaderEntry& entry : entries) {
-      const std::string found = "data_offsets " + range_text(entry.begin, entry.end);
-      if (entry.begin != covered) {
-        if (entry.end > payload_)
-          fail(entry.name, found, "offsets within the " + std::to_string(payload_) + " payload bytes of the file");
-        if (entry.begin < covered)
-          fail(entry.name, found + ", which overlaps " + printable(previous->name), "extents that do not overlap");
-        fail(entry.name, found + ", which leaves bytes " + range_text(covered, entry.begin) + " to no tensor",
-             "extents without gaps");
-      }
-      covered = entry.end;
-      previous = &entry;
-    }
+    for (std::size_t i = 0; i < entries.size(); covered = entries[i++].end)
+      if (entries[i].begin != covered) refuse_break(entries, i, covered);
     if (covered != payload_)
       throw CheckpointError(
           file_, "", "a file of " + std::to_string(start_ + payload_) + " bytes" + (covered > payload_ ? " (truncated)" : ""),
@@ -103,6 +91,20 @@ class HeaderReader {
  private:
   [[noreturn]] void fail(const std::string& name, const std::string& found, const std::string& allowed) const {
     throw CheckpointError(file_, printable(name), found, allowed);
+  }
+
+  // Entry i does not start where the one before it ended. A tensor that left the file explains the hole it left behind, so it is
+  // named before the hole.
+  [[noreturn]] void refuse_break(const std::vector<HeaderEntry>& entries, std::size_t i, std::uint64_t covered) const {
+    const auto extent = [](const HeaderEntry& entry) { return "data_offsets " + range_text(entry.begin, entry.end); };
+    for (const HeaderEntry& entry : entries)
+      if (entry.end > payload_)
+        fail(entry.name, extent(entry), "offsets within the " + std::to_string(payload_) + " payload bytes of the file");
+    if (entries[i].begin < covered)
+      fail(entries[i].name, extent(entries[i]) + ", which overlaps " + printable(entries[i - 1].name),
+           "extents that do not overlap");
+    fail(entries[i].name, extent(entries[i]) + ", which leaves bytes " + range_text(covered, entries[i].begin) + " to no tensor",
+         "extents without gaps");
   }
 
   std::vector<std::int64_t> integers(const std::string& name, const char* field, const json::Value* value,
