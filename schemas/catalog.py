@@ -101,9 +101,7 @@ def load_catalog(path: str | Path) -> Catalog:
 
 
 def check_composition(catalog: Catalog, composition: Composition, *, job_file: str) -> None:
-    """Raises InvalidInput unless the catalog's counts are the job's (study 2.4.7). A language or kind that the job does not
-    name counts 0.
-    """
+    """Raises InvalidInput unless the catalog's counts are the job's (study 2.4.7); what the job does not name counts 0."""
     for key, expected, found in (
         ("languages", composition.languages, Counter(prompt.language for prompt in catalog.prompts)),
         ("kinds", composition.kinds, Counter(prompt.kind for prompt in catalog.prompts)),

@@ -18,19 +18,16 @@ def tokens_sha256(tokens: Sequence[int]) -> str:
 
 
 def floats_sha256(values: npt.NDArray[np.float32]) -> str:
-    """Hex digest of an FP32 array of any shape: its values in row-major order, 4 bytes each. Raises TypeError for another
-    dtype.
-    """
+    """Hex digest of an FP32 array of any shape: its values in row-major order, 4 bytes each. TypeError for another dtype."""
     if values.dtype != np.float32:
         raise TypeError(f"float32 values, not {values.dtype}")
     return hashlib.sha256(np.ascontiguousarray(values, dtype="<f4").tobytes()).hexdigest()
 
 
 def routes_sha256(routes: npt.NDArray[np.int32]) -> str:
-    """Hex digest of routes int32 [steps, layers, k]: each selection as a set, so its expert ids ascending; then row-major, 4
-    bytes an id.
+    """Hex digest of routes int32 [steps, layers, k]: each selection's expert ids ascending, row-major, 4 bytes an id.
 
-    As a set, because the native reference adds in ascending expert id: two orders of one selection are one route (study 3.2.1).
+    A selection is a set, because the native reference adds in ascending expert id: two orders of one selection are one route (study 3.2.1).
     """
     if routes.dtype != np.int32 or routes.ndim != 3:
         raise TypeError(f"int32 [steps, layers, k] routes, not {routes.dtype} with {routes.ndim} axes")

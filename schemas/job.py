@@ -1,8 +1,9 @@
 """Job models: what a job file says, one model a protocol.
 
 A field's `description` is the text of what is allowed; it stands in the JSON Schema and in the error line. Everything is
-strict: no unknown key, no text for a number, no truth value for an integer. To add a protocol: a model here, a line in
-PROTOCOLS.
+strict: no unknown key, no text for a number, no truth value for an integer.
+
+To add a protocol: a model here and its line in PROTOCOLS.
 """
 
 from __future__ import annotations
@@ -141,14 +142,14 @@ class Job(Model):
     def parameters(self) -> Mapping[str, Any]:
         """The protocol's parameters that decide a unit's bits, for its key.
 
-        Not here: what a unit names itself (prompt, horizon, numerics,
-        checkpoint identity), what only picks units (catalog, composition, name) and what only spreads them (execution)."""
+        Not here: what a unit names itself (prompt, horizon, numerics, checkpoint identity), what only picks units (catalog,
+        composition, name) and what only spreads them (execution).
+        """
         raise NotImplementedError
 
 
 class BreadthJob(Job):
-    """Staged breadth protocol (study 2.4.7, 3.5, B.3): max-L-infinity B branch at one layer, survivors carried to longer
-    horizons.
+    """Staged breadth (study 2.4.7, 3.5, B.3): the max-L-infinity B branch of one layer, survivors carried to longer horizons.
 
     Nothing in it is drawn at random; `experiment_seed` is recorded with the run, as in the study, and enters no unit's key.
     """

@@ -30,10 +30,10 @@ class JobFile:
 
     @property
     def catalog(self) -> Path:
-        """The catalog's path. A relative one stays inside the job file's folder, symbolic links followed; raises InvalidInput
-        otherwise.
+        """The catalog's path.
 
-        An absolute path is allowed: it says openly where it leads.
+        Raises InvalidInput for a relative one that leaves the job file's folder, symbolic links followed. An absolute one is allowed:
+        it says openly where it leads.
         """
         written = Path(self.job.catalog)
         folder = self.path.parent

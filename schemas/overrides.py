@@ -1,7 +1,7 @@
 """`--set key=value`: one dotted key of a job file replaced on the command line.
 
-The value is read as YAML and the result goes through the same models as the file, so an override can say nothing that the file
-could not.
+The value is read as YAML and the result goes through the file's own models, so an override can say nothing that the file could
+not.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def parse_override(text: str) -> Override:
 
 
 def apply_overrides(data: dict[str, Any], overrides: Sequence[Override]) -> dict[str, Any]:
-    """A copy of a job file's data with the overrides in it, later ones over earlier ones. Raises InvalidInput for a path that
-    leads nowhere.
+    """A copy of a job file's data with the overrides in it, later ones over earlier ones.
 
-    Mappings that the file leaves out are made; lists must be there, and an index must be in them.
+    Mappings that the file leaves out are made; a list must be there, and the index in it. Raises InvalidInput for a path that leads
+    nowhere.
     """
     result: Any = data
     for override in overrides:

@@ -1,17 +1,17 @@
 """What a result table is: columns, types, nullability and meaning, versioned. The tables themselves are in schemas.tables.
 
 A table's bytes are promised: equal rows give equal Parquet. So a schema's metadata has a fixed order and says nothing of the
-library that made it, and any change of a schema, its documentation included, is a new version (tests/schemas/golden holds every
-version).
+library that made it, and any change of a schema, its documentation included, is a new version; tests/schemas/golden holds them all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 
@@ -41,17 +41,22 @@ class TableSpec:
         return pa.schema(fields, metadata={"table": self.name, "schema_version": str(self.version), "key": ",".join(self.key)})
 
     def build(self, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-        """A table of these rows, in their order. Raises ValueError for a missing or unknown column, a value of another type, a
-        null that
-        is not allowed, or a key that stands twice: each is a bug in the protocol that made the rows."""
+        """A table of these rows, in their order.
+
+        Raises ValueError for a missing or unknown column, a value of another type, a null that is not allowed, or a key that stands
+        twice: each is a bug in the protocol that made the rows.
+        """
         names = [column.name for column in self.columns]
         for row in rows:
             if row.keys() != set(names):
                 raise ValueError(f"{self.name}: columns that differ from the schema: {sorted(row.keys() ^ set(names))}")
         arrays = []
         for column in self.columns:
+            values = [row[column.name] for row in rows]
+            if _has_floats_for_integers(column.type, values):
+                raise ValueError(f"{self.name}.{column.name}: a floating-point number where an integer belongs")
             try:
-                arrays.append(pa.array([row[column.name] for row in rows], type=column.type))
+                arrays.append(pa.array(values, type=column.type))
             except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
                 raise ValueError(f"{self.name}.{column.name}: {error}") from error
         table = pa.Table.from_arrays(arrays, schema=self.schema)
@@ -75,6 +80,13 @@ class TableSpec:
         """The schema as plain data, for `runner schema` and the golden files."""
         columns = [{"name": one.name, "type": str(one.type), "nullable": one.nullable, "doc": one.doc} for one in self.columns]
         return {"table": self.name, "schema_version": self.version, "key": list(self.key), "columns": columns}
+
+
+def _has_floats_for_integers(arrow_type: pa.DataType, values: Iterable[Any]) -> bool:
+    """Arrow would cut the fractions off without a word."""
+    if pa.types.is_list(arrow_type):
+        return any(value is not None and _has_floats_for_integers(arrow_type.value_type, value) for value in values)
+    return pa.types.is_integer(arrow_type) and any(isinstance(value, float | np.floating) for value in values)
 
 
 def _forbidden_nulls(field: pa.Field, array: pa.Array) -> Iterator[bool]:

@@ -1,8 +1,7 @@
 """The tables that runs write. Any change here, a word of documentation included, is a new version with a new golden file.
 
 Token ordinals count from 1 (the first generated token is ordinal 1), positions and layers from 0, as the study counts them.
-Digests are hex SHA-256 as schemas.digest defines them; "native" is the unmodified reference path, "branch" the injected
-order's.
+Digests are hex SHA-256 as schemas.digest defines them. "native" is the unmodified reference path, "branch" the injected order's.
 """
 
 from __future__ import annotations

@@ -31,9 +31,7 @@ class _RefusedError(Exception):
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """SafeLoader, less what this module's docstring refuses. Checks stand in the composer, so a bomb is refused before it
-    unfolds.
-    """
+    """SafeLoader, less what this module refuses. Checks stand in the composer, so a bomb is refused before it unfolds."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
