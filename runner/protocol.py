@@ -40,18 +40,30 @@ class Committed(Protocol):
         """Keys of the committed units of a stage."""
 
 
-class ExperimentProtocol(Protocol):
-    """One of the study's experiments."""
+@dataclass(frozen=True)
+class ReportTable:
+    """A table for people: what a run found. Cells are text or numbers, a row as long as `columns`."""
 
-    name: str
-    execute: Execute
-    """Importable function; runs in the worker."""
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str | int | float]]
+
+
+class ExperimentProtocol(Protocol):
+    """One of the study's experiments; a module with these names will do."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def execute(self) -> Execute:
+        """Importable function; runs in the worker."""
 
     def schemas(self) -> Mapping[str, pa.Schema]:
         """Table name -> schema of what `execute` returns for each unit."""
 
     def preflight(self, job: JobFile, config: kernels.Config, prompt_tokens: Mapping[str, int]) -> None:
-        """Raises InvalidInput for a job that this checkpoint cannot run (a layer it lacks, a prompt and horizon beyond its positions).
+        """Raises InvalidInput for a job that this checkpoint cannot run: a layer it lacks, a horizon beyond its positions.
 
         prompt_tokens: prompt ID -> number of tokens, none of them 0.
         """
@@ -67,3 +79,6 @@ class ExperimentProtocol(Protocol):
 
         One line a violation; [] where all hold.
         """
+
+    def report(self, experiment: Experiment, committed: Committed) -> list[ReportTable]:
+        """What the committed rows say; of an unfinished run, what they say so far."""

@@ -1,0 +1,13 @@
+"""The study's experiments, one small module each; a module has the names of `runner.protocol.ExperimentProtocol`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from runner.protocol import ExperimentProtocol
+from runner.protocols import breadth
+
+PROTOCOLS: Mapping[str, ExperimentProtocol] = {breadth.name: breadth}
+"""Protocol name, as jobs name it, -> protocol."""
+
+__all__ = ["PROTOCOLS"]
