@@ -33,7 +33,7 @@ setup(
             define_macros=[("RUNNER_BUILD_ID", f'"{build_id()}"')],
             extra_compile_args=FLAGS,
             extra_link_args=["-pthread"],
-            cxx_std=17,
+            cxx_std=20,
         )
     ],
     cmdclass={"build_ext": build_ext},

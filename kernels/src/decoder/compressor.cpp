@@ -1,0 +1,56 @@
+#include "decoder/compressor.h"
+
+#include <algorithm>
+
+namespace kernels {
+namespace {
+
+RowPtr copy_row(const float* values, int width) {
+  const auto row = std::make_shared<float[]>(width);
+  std::copy(values, values + width, row.get());
+  return row;
+}
+
+}  // namespace
+
+void advance(const Pass& pass, const Compressor& compressor, bool indexed, std::int64_t position, const CompressorInput& input,
+             Compression& state) {
+  const Config& c = pass.model.config();
+  const int ratio = compressor.ratio, dim = compressor.dim, width = compressor.width;
+  const bool overlap = width != dim;
+  const int slot = static_cast<int>(position % ratio), row = slot + (overlap ? ratio : 0);
+  state.kv[row] = copy_row(input.kv, width);
+  const auto score = std::make_shared<float[]>(width);
+  for (int j = 0; j < width; ++j) score[j] = input.score[j] + compressor.ape[static_cast<std::size_t>(slot) * width + j];
+  state.score[row] = score;
+  if ((position + 1) % ratio != 0) return;
+
+  // Candidates: with overlap the A half of the previous window's tokens and the B half of this one's. Rows never written have score -inf
+  // and so weight zero: leaving them out adds the same bits.
+  std::vector<const float*> kv, scores;
+  for (std::size_t r = 0; r < state.kv.size(); ++r) {
+    if (!state.kv[r]) continue;
+    const int half = overlap && r >= static_cast<std::size_t>(ratio) ? dim : 0;
+    kv.push_back(state.kv[r].get() + half);
+    scores.push_back(state.score[r].get() + half);
+  }
+  const auto pooled = std::make_shared<float[]>(dim);
+  float* u = pooled.get();
+  pass.ops.pool(kv.data(), scores.data(), static_cast<int>(kv.size()), dim, pass.official, u);
+  if (overlap)
+    for (int r = 0; r < ratio; ++r) {
+      state.kv[r] = state.kv[r + ratio];
+      state.score[r] = state.score[r + ratio];
+    }
+  pass.ops.rms_norm(u, compressor.norm.data(), dim, c.rms_norm_eps, pass.official, u);
+  pass.rope.rotate(u, dim, pass.rope.angles(position + 1 - ratio, true), false, pass.official);
+  if (pass.official && indexed) {
+    pass.ops.hadamard(u, dim, true);
+    pass.ops.quantise_e2m1(u, dim, u);
+  } else if (pass.official) {
+    pass.ops.quantise_e4m3(u, dim - c.qk_rope_head_dim, 64, u);
+  }
+  state.rows.push_back(pooled);
+}
+
+}  // namespace kernels

@@ -1,0 +1,131 @@
+#include "decoder/decoder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "checkpoint/errors.h"
+
+namespace kernels {
+namespace {
+
+// Adds a delta to an item's streams and requires the bits before and after (study 2.4.2). It is not a copy of `after`.
+void add_post_mhc_delta(const PostMhcDelta& d, float* streams, std::int64_t position) {
+  const std::size_t size = d.delta.size();
+  const auto require = [&](const std::vector<float>& wanted, const char* when) {
+    std::size_t differing = 0;
+    for (std::size_t i = 0; i < size; ++i) differing += std::memcmp(&wanted[i], &streams[i], 4) != 0;
+    if (differing)
+      throw StateMismatch("post_mhc_delta: layer " + std::to_string(d.layer) + ", position " + std::to_string(position) + ": " +
+                          std::to_string(differing) + " of " + std::to_string(size) + " values differ " + when + " the addition");
+  };
+  require(d.before, "before");
+  for (std::size_t i = 0; i < size; ++i) streams[i] += d.delta[i];
+  require(d.after, "after");
+}
+
+}  // namespace
+
+Decoder::Decoder(std::shared_ptr<const Checkpoint> checkpoint, std::string identity, int threads, Numerics numerics)
+    : identity_(std::move(identity)),
+      numerics_(numerics),
+      config_(checkpoint, &checkpoint->config()),
+      model_(checkpoint),
+      rope_(*config_),
+      pool_(threads < 1 ? throw KernelError("threads: found " + std::to_string(threads) + ", allowed: 1 or more") : threads) {}
+
+void Decoder::check(const std::vector<RowRequest>& rows) const {
+  if (rows.empty()) throw KernelError("step: found no rows, allowed: 1 or more");
+  std::vector<const State*> seen;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const RowRequest& row = rows[r];
+    const std::string where = "row " + std::to_string(r) + ": ";
+    if (row.tokens.empty()) throw KernelError(where + "found no tokens, allowed: 1 or more");
+    for (const int token : row.tokens)
+      if (token < 0 || token >= config_->vocab_size)
+        throw KernelError(where + "found token " + std::to_string(token) + ", allowed: 0 to " + std::to_string(config_->vocab_size - 1));
+    if (row.state->identity() != identity_ || row.state->numerics() != numerics_)
+      throw KernelError(where + "the state belongs to another checkpoint or numerics mode");
+    const std::int64_t end = row.state->position + static_cast<std::int64_t>(row.tokens.size());
+    if (end > config_->max_position_embeddings)
+      throw KernelError(where + "found " + std::to_string(end) + " positions, allowed: up to " + std::to_string(config_->max_position_embeddings));
+    row.intervention->validate(*config_, static_cast<int>(row.tokens.size()));
+    seen.push_back(row.state);
+  }
+  std::sort(seen.begin(), seen.end());
+  if (std::adjacent_find(seen.begin(), seen.end()) != seen.end()) throw KernelError("step: the same state stands in two rows");
+}
+
+std::vector<RowResult> Decoder::step(const std::vector<RowRequest>& rows) {
+  check(rows);
+  const std::lock_guard<std::mutex> turn(turn_);
+  const FloatEnvironment environment;
+  const Config& c = *config_;
+  const std::int64_t wide = static_cast<std::int64_t>(c.hc_mult) * c.hidden_size;
+
+  Pass pass{model_, ops(), rope_, pool_, numerics_ == Numerics::official};
+  std::vector<RowResult> results(rows.size());
+  std::vector<State> working;  // forks, so that an error leaves the callers' states alone
+  working.reserve(rows.size());
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const RowRequest& row = rows[r];
+    working.push_back(*row.state);
+    pass.states.push_back(&working.back());
+    pass.first_item.push_back(static_cast<int>(pass.items.size()));
+    const Intervention& intervention = *row.intervention;
+    const int tokens = static_cast<int>(row.tokens.size());
+    const int layers = intervention.capture_layers ? static_cast<int>(intervention.capture_layers->size()) : c.num_hidden_layers;
+    for (const Capture what : intervention.capture) results[r].captures.emplace_back(what, make_capture(what, c, tokens, layers));
+    for (int t = 0; t < tokens; ++t) {
+      const std::int64_t p = row.state->position + t;
+      pass.items.push_back({static_cast<int>(r), t, t + 1 == tokens, p, row.tokens[t], &intervention, &results[r], rope_.angles(p, false),
+                            rope_.angles(p, true)});
+    }
+  }
+  pass.first_item.push_back(static_cast<int>(pass.items.size()));
+
+  const std::int64_t n = pass.count();
+  pass.streams = Buffer(n, wide);
+  pass.next_streams = Buffer(n, wide);
+  pass.x = Buffer(n, c.hidden_size);
+  pass.x8 = Buffer(n, c.hidden_size);
+  pass.y = Buffer(n, c.hidden_size);
+  pass.mix_post = Buffer(n, c.hc_mult);
+  pass.mix_comb = Buffer(n, c.hc_mult * c.hc_mult);
+  const std::int64_t widest = std::max<std::int64_t>({wide, static_cast<std::int64_t>(c.num_attention_heads) * c.head_dim,
+                                                      static_cast<std::int64_t>(c.o_groups) * c.o_lora_rank, c.q_lora_rank,
+                                                      c.moe_intermediate_size});
+  pass.scratch.assign(static_cast<std::size_t>(pool_.threads()), std::vector<float>(static_cast<std::size_t>(4 * widest)));
+
+  for (std::int64_t i = 0; i < n; ++i) {
+    model_.embedding(pass.items[i].token, pass.streams[i]);
+    for (int s = 1; s < c.hc_mult; ++s) std::copy_n(pass.streams[i], c.hidden_size, pass.streams[i] + static_cast<std::int64_t>(s) * c.hidden_size);
+  }
+  for (int l = 0; l < c.num_hidden_layers; ++l) {
+    const Layer& layer = model_.layers[l];
+    hyper_connection_pre(pass, layer.hc_attn, layer.attn_norm);
+    attention(pass, l);
+    hyper_connection_post(pass);
+    for (std::int64_t i = 0; i < n; ++i) pass.capture_copy(i, Capture::post_attention, l, pass.streams[i], wide);
+    hyper_connection_pre(pass, layer.hc_ffn, layer.ffn_norm);
+    for (std::int64_t i = 0; i < n; ++i) {
+      pass.capture_copy(i, Capture::ffn_post, l, pass.mix_post[i], c.hc_mult);
+      pass.capture_copy(i, Capture::ffn_comb, l, pass.mix_comb[i], static_cast<std::int64_t>(c.hc_mult) * c.hc_mult);
+    }
+    feed_forward(pass, l);
+    hyper_connection_post(pass);
+    for (std::int64_t i = 0; i < n; ++i) {
+      const auto& delta = pass.items[i].intervention->post_mhc_delta;
+      if (delta && delta->layer == l) add_post_mhc_delta(*delta, pass.streams[i], pass.items[i].position);
+      pass.capture_copy(i, Capture::post_mhc, l, pass.streams[i], wide);
+    }
+  }
+  head(pass);
+
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    working[r].position += static_cast<std::int64_t>(rows[r].tokens.size());
+    *rows[r].state = std::move(working[r]);
+  }
+  return results;
+}
+
+}  // namespace kernels

@@ -1,0 +1,69 @@
+// The streams' last mix, the final norm and the logits (reference section 5).
+#include <cmath>
+
+#include "checkpoint/errors.h"
+#include "decoder/pass.h"
+#include "decoder/scalar_math.h"
+
+namespace kernels {
+namespace {
+
+struct TopTwo {
+  int best = 0;            // lowest index on a tie
+  float margin = 0;        // best minus second best
+};
+
+TopTwo top_two(const float* logits, int n) {
+  int best = 0, second = -1;
+  for (int v = 1; v < n; ++v) {
+    if (logits[v] > logits[best]) second = best, best = v;
+    else if (second < 0 || logits[v] > logits[second]) second = v;
+  }
+  return {best, second < 0 ? HUGE_VALF : logits[best] - logits[second]};
+}
+
+}  // namespace
+
+void head(Pass& pass) {
+  const Config& c = pass.model.config();
+  const HyperConnection& hc = pass.model.hc_head;
+  const int n = c.hc_mult, wide = n * c.hidden_size;
+  const Buffer m(pass.count(), n);
+  pass.linear({pass.task(hc.fn, pass.streams, pass.streams, m, false)});
+  pass.for_each_item([&](std::int64_t i) {
+    const float* v = pass.streams[i];
+    const float g = 1.0f / std::sqrt(pass.ops.dot(v, v, wide) / static_cast<float>(wide) + c.rms_norm_eps);
+    float w[kMaxStreams];
+    for (int s = 0; s < n; ++s) w[s] = sigmoid(m[i][s] * g * hc.scale[0] + hc.base[s]) + c.hc_eps;
+    pass.ops.mix(v, w, n, c.hidden_size, pass.official, pass.x[i]);
+    pass.ops.rms_norm(pass.x[i], pass.model.norm.data(), c.hidden_size, c.rms_norm_eps, pass.official, pass.x[i]);
+  });
+
+  // only the tokens whose logits somebody reads: each row's last, and those of rows that capture them
+  std::vector<std::int64_t> wanted;
+  std::vector<const float*> inputs;
+  for (std::int64_t i = 0; i < pass.count(); ++i)
+    if (pass.items[i].last || pass.capture(i, Capture::logits, 0, c.vocab_size) || pass.capture(i, Capture::logit_margin, 0, 1)) {
+      wanted.push_back(i);
+      inputs.push_back(pass.x[i]);
+    }
+  const Buffer logits(static_cast<std::int64_t>(wanted.size()), c.vocab_size);
+  pass.linear({{&pass.model.head, 0, c.vocab_size, inputs.data(), logits.rows(), static_cast<int>(wanted.size()), false}});
+
+  for (std::size_t w = 0; w < wanted.size(); ++w) {
+    const std::int64_t i = wanted[w];
+    const Item& item = pass.items[i];
+    for (int v = 0; v < c.vocab_size; ++v)
+      if (!std::isfinite(logits[w][v]))
+        throw KernelError("logits: not finite at position " + std::to_string(item.position) + " of row " + std::to_string(item.row) +
+                          ", token " + std::to_string(v));
+    const TopTwo top = top_two(logits[w], c.vocab_size);
+    pass.capture_copy(i, Capture::logits, 0, logits[w], c.vocab_size);
+    pass.capture_copy(i, Capture::logit_margin, 0, &top.margin, 1);
+    if (!item.last) continue;
+    item.result->token = top.best;
+    item.result->logits.assign(logits[w], logits[w] + c.vocab_size);
+  }
+}
+
+}  // namespace kernels

@@ -1,0 +1,47 @@
+// Threads that split output elements, never a sum: how many there are cannot change a bit.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <thread>
+#include <vector>
+
+namespace kernels {
+
+// The floating-point environment the arithmetic is defined in: nearest rounding, no flush-to-zero, no denormals-are-zero. Set for the
+// guard's lifetime whatever a host program (a tensor library's flush-denormal switch, say) chose, and given back after.
+class FloatEnvironment {
+ public:
+  FloatEnvironment();
+  ~FloatEnvironment();
+  FloatEnvironment(const FloatEnvironment&) = delete;
+  FloatEnvironment& operator=(const FloatEnvironment&) = delete;
+
+ private:
+  unsigned saved_;
+};
+
+class ThreadPool {
+ public:
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+
+  // Calls body(thread, begin, end) on parts of [0, count), each part a multiple of `grain` but for the last. Returns when all are done.
+  // body must not throw.
+  void run(std::int64_t count, std::int64_t grain, const std::function<void(int, std::int64_t, std::int64_t)>& body);
+
+ private:
+  void work(int thread);
+  void do_part(int thread);
+
+  std::vector<std::thread> workers_;
+  std::atomic<std::uint64_t> generation_{0};
+  std::atomic<int> unfinished_{0};
+  std::atomic<bool> stop_{false};
+  std::int64_t count_ = 0, grain_ = 1;
+  const std::function<void(int, std::int64_t, std::int64_t)>* body_ = nullptr;
+};
+
+}  // namespace kernels

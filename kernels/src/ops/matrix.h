@@ -1,0 +1,23 @@
+// A weight matrix where it lies in the map, and the number formats (reference section 3) as tables.
+#pragma once
+
+#include <cstdint>
+
+namespace kernels {
+
+enum class Format : std::uint8_t { F32, BF16, E4M3, E2M1 };
+
+// W [rows, cols], row-major, as stored. y = W x.
+struct Matrix {
+  Format format = Format::F32;
+  int rows = 0;                          // outputs
+  int cols = 0;                          // inputs, a multiple of 16 (E2M1: of 32)
+  const std::uint8_t* data = nullptr;    // [rows, cols] F32/BF16/E4M3, [rows, cols/2] E2M1 nibbles
+  const std::uint8_t* scale = nullptr;   // E8M0: E4M3 [ceil(rows/128), ceil(cols/128)], E2M1 [rows, cols/32]; else null
+  bool quantised() const { return format == Format::E4M3 || format == Format::E2M1; }
+};
+
+extern const float kE4M3[256];  // code -> value; 0x7F and 0xFF are NaN
+extern const float kE2M1[16];   // code -> value; bit 3 is the sign
+
+}  // namespace kernels

@@ -1,0 +1,56 @@
+// The arithmetic of the decoder as a table of functions, one table per instruction set. Each is pure: a result depends on the arguments'
+// values alone, so rows, threads and batches cannot change a bit (held by tests/kernels/test_bits.py).
+//
+// "round" asks for the BF16 rounding points of the reference page (official numerics); without it values stay FP32 (fp32 numerics).
+// Every vector length n is a multiple of 16 unless said otherwise. Sums of products: 16 lanes (lane = index mod 16), FMA in ascending
+// index, one tree at the end.
+#pragma once
+
+#include "ops/matrix.h"
+
+namespace kernels {
+
+struct Ops {
+  const char* name;
+
+  // y[b][r] = W[r] . x[b] for r in [begin, end), b in [0, batch); round: to BF16. scratch: 4 * cols floats.
+  void (*linear)(const Matrix& w, int begin, int end, const float* const* x, float* const* y, int batch, bool round, float* scratch);
+  float (*dot)(const float* a, const float* b, int n);
+  void (*round_bf16)(float* x, int n);
+  // out = R(weight * (x / sqrt(mean(x^2) + eps))); reference section 5
+  void (*rms_norm)(const float* x, const float* weight, int n, float eps, bool round, float* out);
+  // The per-head query norm with its five BF16 roundings, in place; reference section 7
+  void (*head_norm)(float* q, int n, float eps, bool round);
+  // Q8_b and Q4_32: block quantise-dequantise; a short last block is one block; reference section 3
+  void (*quantise_e4m3)(const float* x, int n, int block, float* out);
+  void (*quantise_e2m1)(const float* x, int n, float* out);
+  // Sylvester-ordered Hadamard transform times n^-0.5, in place; n a power of two
+  void (*hadamard)(float* x, int n, bool round);
+  // Softmax attention over keys that are also the values; reference section 7. keys: the window's `window_count` rows oldest first, then
+  // the compressed rows; list positions count the window as `window_size` slots. score: scratch of key_count rounded up to 16.
+  void (*attend)(const float* q, const float* const* keys, int window_count, int window_size, int key_count, int head_dim, float sink,
+                 bool round, float* score, float* out);
+  // u[j] = sum_i softmax_i(score[i][j]) * kv[i][j]; reference section 8
+  void (*pool)(const float* const* kv, const float* const* score, int count, int n, bool round, float* out);
+  // out = R(gate * (silu(min(a, limit)) * clamp(b, +-limit))); limit <= 0: no clamp; reference section 10
+  void (*swiglu)(const float* a, const float* b, int n, float limit, float gate, bool round, float* out);
+  // out = R(sum_i w[i] * x[i]) over `count` streams [count, n]; reference section 5, hc_pre
+  void (*mix)(const float* x, const float* w, int count, int n, bool round, float* out);
+  // out[j] = R(post[j] * y + sum_i comb[i][j] * x[i]); reference section 5, hc_post. out may not alias x.
+  void (*hc_post)(const float* y, const float* x, const float* post, const float* comb, int count, int n, bool round, float* out);
+  // Expert aggregation (study 2.5): terms in the order of addition, from +0; then shared is added. round_terms, round_sums: to BF16 before
+  // and after each addition; round_output: the last rounding.
+  void (*aggregate)(const float* const* terms, int count, const float* shared, int n, bool round_terms, bool round_sums,
+                    bool round_output, float* out);
+};
+
+// The table in use: the widest this CPU has, or the one RUNNER_ISA (scalar, avx2, avx512) forces. Throws KernelError when what is forced is
+// unknown or not on this CPU.
+const Ops& ops();
+
+// nullptr where the CPU lacks it.
+const Ops* scalar_ops();
+const Ops* avx2_ops();
+const Ops* avx512_ops();
+
+}  // namespace kernels

@@ -1,0 +1,18 @@
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "ops/ops.h"
+
+namespace kernels {
+namespace {
+namespace scalar {
+#include "ops/lanes_scalar.inc"
+#include "ops/body.inc"
+const Ops table = make_table("scalar");
+}  // namespace scalar
+}  // namespace
+
+const Ops* scalar_ops() { return &scalar::table; }
+
+}  // namespace kernels
