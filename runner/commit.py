@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from runner import parquet
-from runner.disk import COMMITTED_MODE, put_files
+from runner.disk import COMMITTED_MODE, make_directories, put_files
 from runner.store import Commit, CommittedFile, RunStore
 from schemas.errors import ConformanceFinding
 from schemas.unit import UnitResult
@@ -51,10 +51,7 @@ def commit(store: RunStore, stage: str, results: Sequence[UnitResult]) -> Commit
         else:
             raise _finding(store, stage, before, record, contents)
     if new:
-        for directory in sorted({path.parent for path, _ in files}):
-            if not directory.exists():
-                store.disk.make_directory(directory)
-                store.disk.fsync(directory.parent)
+        make_directories(store.disk, *{path.parent for path, _ in files})
         put_files(store.disk, files, COMMITTED_MODE)
         store.commit_log(stage).append(record.as_record() for record in new.values())
         committed.update(new)

@@ -21,8 +21,8 @@ class Disk:
     """Primitive operations on the local file system. Each raises OSError with the file's name in it."""
 
     def make_directory(self, path: Path) -> None:
-        """Create a directory, with its parents, if it is not there."""
-        path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        """Create a directory; not durable."""
+        path.mkdir(mode=DIRECTORY_MODE)
 
     def write(self, path: Path, data: bytes, mode: int = FILE_MODE) -> None:
         """Create or replace a file; not durable, not atomic."""
@@ -72,6 +72,15 @@ def temporary_name(path: Path) -> Path:
 
 def is_temporary(path: Path) -> bool:
     return path.name.startswith(".") and path.name.endswith(".tmp")
+
+
+def make_directories(disk: Disk, *paths: Path) -> None:
+    """Create directories, and their parents, that are not there; durable on return."""
+    for path in paths:
+        missing = [directory for directory in (path, *path.parents) if not directory.exists()]
+        for directory in reversed(missing):
+            disk.make_directory(directory)
+            disk.fsync(directory.parent)
 
 
 def put_files(disk: Disk, files: Sequence[tuple[Path, bytes]], mode: int = FILE_MODE) -> None:

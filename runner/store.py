@@ -165,6 +165,14 @@ class RunStore:
             self.disk.remove(path)
         return orphans
 
+    def finished(self) -> dict[str, Any] | None:
+        """What was written when the run had ended with everything done, or None. A finished run never changes again."""
+        try:
+            content = json.loads(self.paths.finished.read_bytes())
+        except FileNotFoundError:
+            return None
+        return dict(content)
+
     def findings(self) -> list[Path]:
         """Evidence of units that gave different bytes when executed again."""
         return sorted(path for path in self.paths.findings.glob("[!.]*"))

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from faulty_disk import HastyDisk
 
 from actors.executor import Done, Event, Execute, Failed, FailureKind, Left, WorkerReport
-from runner.disk import Disk
+from runner.disk import Disk, make_directories
 from runner.driver import Driver
 from runner.events import EventsLog
 from runner.interrupt import Interrupt
@@ -24,8 +25,10 @@ from schemas.catalog import Prompt
 from schemas.job import BreadthJob, Execution
 from schemas.unit import Lease, Unit, UnitResult
 
-TOKENS = pa.schema([pa.field("prompt_id", pa.string(), nullable=False), pa.field("tokens", pa.list_(pa.int32()), nullable=False)])
-SUMS = pa.schema([pa.field("prompt_id", pa.string(), nullable=False), pa.field("total", pa.int64(), nullable=False)])
+ROW = [pa.field("prompt_id", pa.string(), nullable=False), pa.field("horizon", pa.int32(), nullable=False)]
+METADATA = {"schema_version": "1", "key": "prompt_id,horizon"}
+TOKENS = pa.schema([*ROW, pa.field("tokens", pa.list_(pa.field("element", pa.int32())), nullable=False)], metadata=METADATA)
+SUMS = pa.schema([*ROW, pa.field("total", pa.int64(), nullable=False)], metadata=METADATA)
 
 
 def tokens_of(prompt: str, count: int) -> list[int]:
@@ -36,9 +39,10 @@ def execute(session: object, units: Sequence[Unit]) -> list[UnitResult]:
     results = []
     for unit in units:
         tokens = tokens_of(unit.payload["text"], unit.meaning["horizon"])
+        row = {"prompt_id": unit.prompt_id, "horizon": unit.meaning["horizon"]}
         tables = {
-            "tokens": pa.Table.from_pylist([{"prompt_id": unit.prompt_id, "tokens": tokens}], schema=TOKENS),
-            "sums": pa.Table.from_pylist([{"prompt_id": unit.prompt_id, "total": sum(tokens)}], schema=SUMS),
+            "tokens": pa.Table.from_pylist([row | {"tokens": tokens}], schema=TOKENS),
+            "sums": pa.Table.from_pylist([row | {"total": sum(tokens)}], schema=SUMS),
         }
         results.append(UnitResult(unit.key, tables))
     return results
@@ -141,9 +145,8 @@ class DirectedExecutor:
 
 def open_store(root: Path, disk: Disk | None = None) -> RunStore:
     """The store of a run directory, new or old, as a driver that holds the claim opens it."""
-    store = RunStore(RunPaths(root), TinyProtocol().schemas(), disk or Disk())
-    for directory in store.paths.directories():
-        store.disk.make_directory(directory)
+    store = RunStore(RunPaths(root), TinyProtocol().schemas(), disk or HastyDisk())
+    make_directories(store.disk, *store.paths.directories())
     store.recover()
     return store
 

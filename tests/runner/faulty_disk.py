@@ -1,0 +1,153 @@
+"""Disks that go wrong at the Nth operation: killed, torn, full, or cut from power."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from runner.disk import FILE_MODE, Disk
+
+
+class HastyDisk(Disk):
+    """Syncs nothing, which takes most of the time and which no test but one of a real power cut could notice."""
+
+    def fsync(self, path: Path) -> None:
+        assert path.exists()
+
+
+class CountingDisk(HastyDisk):
+    """Calls `before(number)` ahead of each operation, numbered from 1; what it returns is the share of a write that is done."""
+
+    def __init__(self, before: Callable[[int], float]) -> None:
+        self.operations: list[str] = []
+        self._before = before
+
+    def _next(self, operation: str) -> float:
+        self.operations.append(operation)
+        return self._before(len(self.operations))
+
+    def make_directory(self, path: Path) -> None:
+        self._next("make_directory")
+        super().make_directory(path)
+
+    def write(self, path: Path, data: bytes, mode: int = FILE_MODE) -> None:
+        share = self._next("write")
+        super().write(path, data[: int(len(data) * share)], mode)
+        if share < 1:
+            die()
+
+    def append(self, path: Path, data: bytes) -> None:
+        share = self._next("append")
+        super().append(path, data[: int(len(data) * share)])
+        if share < 1:
+            die()
+
+    def fsync(self, path: Path) -> None:
+        self._next("fsync")
+        super().fsync(path)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._next("rename")
+        super().rename(source, target)
+
+    def truncate(self, path: Path, size: int) -> None:
+        self._next("truncate")
+        super().truncate(path, size)
+
+    def remove(self, path: Path) -> None:
+        self._next("remove")
+        super().remove(path)
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killing_disk(at: int) -> CountingDisk:
+    """SIGKILL instead of operation `at`."""
+
+    def before(number: int) -> float:
+        if number == at:
+            die()
+        return 1.0
+
+    return CountingDisk(before)
+
+
+def tearing_disk(at: int) -> CountingDisk:
+    """SIGKILL in the middle of operation `at`, if that is a write."""
+    return CountingDisk(lambda number: 0.6 if number == at else 1.0)
+
+
+def full_disk(at: int, code: int = errno.ENOSPC) -> CountingDisk:
+    """Every operation from `at` on is refused."""
+
+    def before(number: int) -> float:
+        if number >= at:
+            raise OSError(code, os.strerror(code), "somewhere")
+        return 1.0
+
+    return CountingDisk(before)
+
+
+class PowerCut(BaseException):
+    """The machine went off."""
+
+
+class PowerlessDisk(CountingDisk):
+    """Cut from power at operation `at`. `lose` then takes away all that was not synced, the worst a file system may do."""
+
+    def __init__(self, at: int) -> None:
+        def before(number: int) -> float:
+            if number == at:
+                raise PowerCut
+            return 1.0
+
+        super().__init__(before)
+        self._content: dict[Path, int] = {}  # path -> length that is synced
+        self._names: dict[Path, bytes | None] = {}  # path whose name is not synced -> content that had this name before
+
+    def make_directory(self, path: Path) -> None:
+        super().make_directory(path)
+        self._names[path] = None
+
+    def write(self, path: Path, data: bytes, mode: int = FILE_MODE) -> None:
+        super().write(path, data, mode)
+        self._content[path] = 0
+        self._names.setdefault(path, None)
+
+    def append(self, path: Path, data: bytes) -> None:
+        self._content.setdefault(path, path.stat().st_size)
+        super().append(path, data)
+
+    def fsync(self, path: Path) -> None:
+        super().fsync(path)
+        if path.is_dir():
+            self._names = {name: before for name, before in self._names.items() if name.parent != path}
+        else:
+            self._content.pop(path, None)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._names.setdefault(target, target.read_bytes() if target.exists() else None)
+        super().rename(source, target)
+        if source in self._content:
+            self._content[target] = self._content.pop(source)
+        self._names.pop(source, None)
+
+    def lose(self) -> None:
+        for path, synced in self._content.items():
+            if path.exists():
+                path.chmod(0o600)
+                # Half of what was not synced got through.
+                os.truncate(path, synced + (path.stat().st_size - synced) // 2)
+        for path, before in self._names.items():
+            if path.is_dir():
+                shutil.rmtree(path)
+                continue
+            path.unlink(missing_ok=True)
+            if before is not None:
+                path.write_bytes(before)
