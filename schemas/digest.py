@@ -27,7 +27,7 @@ def floats_sha256(values: npt.NDArray[np.float32]) -> str:
 def routes_sha256(routes: npt.NDArray[np.int32]) -> str:
     """Hex digest of routes int32 [steps, layers, k]: each selection's expert ids ascending, row-major, 4 bytes an id.
 
-    A selection is a set, because the native reference adds in ascending expert id: two orders of one selection are one route (study 3.2.1).
+    A selection is a set (study 3.2.1), because the native reference adds in ascending expert id: two orders of it are one route.
     """
     if routes.dtype != np.int32 or routes.ndim != 3:
         raise TypeError(f"int32 [steps, layers, k] routes, not {routes.dtype} with {routes.ndim} axes")

@@ -32,8 +32,8 @@ class JobFile:
     def catalog(self) -> Path:
         """The catalog's path.
 
-        Raises InvalidInput for a relative one that leaves the job file's folder, symbolic links followed. An absolute one is allowed:
-        it says openly where it leads.
+        Raises InvalidInput for a relative one that leaves the job file's folder, symbolic links followed. An absolute one is
+        allowed: it says openly where it leads.
         """
         written = Path(self.job.catalog)
         folder = self.path.parent

@@ -37,8 +37,8 @@ def parse_override(text: str) -> Override:
 def apply_overrides(data: dict[str, Any], overrides: Sequence[Override]) -> dict[str, Any]:
     """A copy of a job file's data with the overrides in it, later ones over earlier ones.
 
-    Mappings that the file leaves out are made; a list must be there, and the index in it. Raises InvalidInput for a path that leads
-    nowhere.
+    Mappings that the file leaves out are made; a list must be there, and the index in it. Raises InvalidInput for a path that
+    leads nowhere.
     """
     result: Any = data
     for override in overrides:

@@ -1,7 +1,7 @@
 """What a result table is: columns, types, nullability and meaning, versioned. The tables themselves are in schemas.tables.
 
 A table's bytes are promised: equal rows give equal Parquet. So a schema's metadata has a fixed order and says nothing of the
-library that made it, and any change of a schema, its documentation included, is a new version; tests/schemas/golden holds them all.
+library that made it, and any change of a schema, its documentation included, is a new version. tests/schemas/golden has them all.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class TableSpec:
     def build(self, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
         """A table of these rows, in their order.
 
-        Raises ValueError for a missing or unknown column, a value of another type, a null that is not allowed, or a key that stands
-        twice: each is a bug in the protocol that made the rows.
+        Raises ValueError for a missing or unknown column, a value of another type, a null that is not allowed, or a key that
+        stands twice: each is a bug in the protocol that made the rows.
         """
         names = [column.name for column in self.columns]
         for row in rows:

@@ -39,7 +39,7 @@ class _PlainLoader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+        if getattr(event, "anchor", None) is not None:  # an alias has the name of its anchor
             raise _RefusedError(event.start_mark, "an anchor or alias", "values written out")
         if getattr(event, "tag", None) is not None:
             raise _RefusedError(event.start_mark, f"the tag {shown(event.tag)}", "untagged values")
