@@ -99,9 +99,9 @@ class PowerCut(BaseException):
 
 
 class PowerlessDisk(CountingDisk):
-    """Cut from power at operation `at`. `lose` then takes away all that was not synced, the worst a file system may do."""
+    """Cut from power at operation `at`. `lose` then takes away what was not synced, as a file system may do."""
 
-    def __init__(self, at: int) -> None:
+    def __init__(self, at: int = 0) -> None:
         def before(number: int) -> float:
             if number == at:
                 raise PowerCut
@@ -138,13 +138,16 @@ class PowerlessDisk(CountingDisk):
             self._content[target] = self._content.pop(source)
         self._names.pop(source, None)
 
-    def lose(self) -> None:
+    def lose(self, *, below: str = "") -> None:
+        """Lose everything that was not synced, or only what has `below` in its path: nothing says that all of it is lost."""
         for path, synced in self._content.items():
-            if path.exists():
+            if path.exists() and below in str(path):
                 path.chmod(0o600)
                 # Half of what was not synced got through.
                 os.truncate(path, synced + (path.stat().st_size - synced) // 2)
         for path, before in self._names.items():
+            if below not in str(path):
+                continue
             if path.is_dir():
                 shutil.rmtree(path)
                 continue

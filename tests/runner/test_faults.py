@@ -72,13 +72,14 @@ def test_kill_at_every_operation(tmp_path: Path, undisturbed: dict[str, bytes], 
     assert survived.count(False) == len(survived) if disk is killing_disk else any(survived) and not all(survived)
 
 
-def test_power_cut_at_every_operation(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:
+@pytest.mark.parametrize("lost", ["", "/tables/", "/commits/", "/plans/"])
+def test_power_cut_at_every_operation(tmp_path: Path, undisturbed: dict[str, bytes], lost: str) -> None:
     for at in count(1):
         root, faulty = tmp_path / str(at), PowerlessDisk(at)
         try:
             drive(root, disk=faulty, about=SMALL)
         except PowerCut:
-            faulty.lose()
+            faulty.lose(below=lost)
             resumes_to(root, undisturbed)
         else:
             break
