@@ -1,0 +1,52 @@
+# Two commands do all set-up on a fresh machine: `make breadth` runs the main job, `make test` the tests.
+# Needed beforehand: Python 3.11 or newer with venv and headers, g++ 11 or newer, make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUN ?= runs/breadth
+
+.PHONY: breadth test test-all lint cpp-test oracle clean
+
+breadth: $(VENV)/installed
+	$(BIN)/runner submit jobs/breadth.yaml --run-dir $(RUN)
+
+test: $(VENV)/installed
+	$(BIN)/python -m pytest -m "not slow"
+
+# everything, the long kill tests included
+test-all: $(VENV)/installed
+	$(BIN)/python -m pytest
+
+# the comparison with transformers and torch, which it installs
+oracle: $(VENV)/installed-oracle
+	$(BIN)/python -m pytest -m oracle
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(MAKE) -C tests/kernels/cpp warnings
+
+# C++ tests of the core, without Python, under the address and undefined-behaviour sanitizers
+cpp-test:
+	$(MAKE) -C tests/kernels/cpp test
+
+clean:
+	rm -rf build $(VENV) kernels/*.so *.egg-info
+
+SOURCES := setup.cfg setup.py pyproject.toml $(shell find kernels/src -type f)
+
+$(VENV)/bin/pip:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+
+# Editable, so that the tree is what runs; the extension is compiled into kernels/. One install for all but the oracle's large packages,
+# since each install compiles the extension anew.
+$(VENV)/installed: $(VENV)/bin/pip $(SOURCES)
+	$(BIN)/pip install --quiet --editable '.[test,lint]'
+	touch $@
+
+$(VENV)/installed-oracle: $(VENV)/installed
+	$(BIN)/pip install --quiet --editable '.[test,lint,oracle]'
+	touch $@
