@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN ?= runs/breadth
 
+CXX ?= g++
+
 .PHONY: breadth test test-all lint cpp-test oracle clean
 
 breadth: $(VENV)/installed
@@ -26,11 +28,11 @@ lint: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(MAKE) -C tests/kernels/cpp warnings
+	$(CXX) -std=c++20 -fsyntax-only -Wall -Wextra -Werror -DRUNNER_BUILD_ID='""' $$($(BIN)/python -m pybind11 --includes) -Ikernels/src kernels/src/bindings/*.cpp
 
 # C++ tests of the core, without Python, under the address and undefined-behaviour sanitizers
 cpp-test:
-	$(MAKE) -C tests/kernels/cpp test
+	$(MAKE) -C tests/kernels/cpp -j2
 
 clean:
 	rm -rf build $(VENV) kernels/*.so *.egg-info
