@@ -1,23 +1,27 @@
 """Ray, started for one run or connected to: environment, temporary directory, token, and an end without leftovers.
 
-An embedded cluster lives and dies with its driver. Its processes end when the driver is gone, even by SIGKILL
-(`tests/actors/test_cluster.py`); the directory, which then stays behind, is swept by the next start.
+An embedded cluster lives and dies with its driver, even by SIGKILL: workers and servers end at once, two idle agents of Ray's
+after a minute, or when the next embedded start sweeps them up with the directory (tests/actors/test_cluster.py).
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import secrets
 import shutil
 import signal
+import stat
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import ray
+import ray._private.worker
 
 from schemas.errors import ClusterUnreachable, InvalidInput
 
@@ -28,6 +32,7 @@ EXIT_SECONDS = 10.0
 """Ray's processes end within about two seconds of a shutdown; after this long they are killed."""
 
 _DIRECTORY_PREFIX = "rn-"
+_LOCK = "driver.lock"
 _AUTH_MODE = "RAY_AUTH_MODE"
 _TOKEN = secrets.token_hex(32)  # one a process: Ray reads it once and keeps it
 
@@ -35,8 +40,9 @@ _TOKEN = secrets.token_hex(32)  # one a process: Ray reads it once and keeps it
 class Cluster:
     """A cluster this process is connected to. `close` gives it back; an embedded one is gone then, processes and files."""
 
-    def __init__(self, directory: Path | None, environment: dict[str, str | None]) -> None:
+    def __init__(self, directory: Path | None, lock: IO[str] | None, environment: dict[str, str | None]) -> None:
         self._directory = directory
+        self._lock = lock
         self._environment = environment
 
     @classmethod
@@ -46,19 +52,20 @@ class Cluster:
         It listens on all interfaces, so token authentication is on, with a token of its own that only this user can read. The
         directory is a short path of its own (socket names have 107 characters), so `ray` commands and other runs do not meet it.
         """
-        base = Path(os.environ.get("RAY_TMPDIR", "/tmp"))
+        _quieten()
+        base = Path(os.environ.get("RAY_TMPDIR", "/tmp")).resolve()
         _sweep(base)
-        directory = Path(tempfile.mkdtemp(prefix=f"{_DIRECTORY_PREFIX}{os.getpid()}-", dir=base))
+        directory = Path(tempfile.mkdtemp(prefix=_DIRECTORY_PREFIX, dir=base))
+        lock = (directory / _LOCK).open("w")
+        fcntl.flock(lock, fcntl.LOCK_EX)
         token = directory / "token"
         token.touch(mode=0o600)
         token.write_text(_TOKEN)
         changes = {"RAY_TMPDIR": str(directory), "RAY_AUTH_TOKEN_PATH": str(token), "RAY_USAGE_STATS_ENABLED": "0"}
-        cluster = cls(directory, {name: os.environ.get(name) for name in (*changes, _AUTH_MODE)})
+        cluster = cls(directory, lock, {name: os.environ.get(name) for name in (*changes, _AUTH_MODE)})
         os.environ.update(changes)
         # Where this is unset, a local start turns tokens on; setting it does nothing after `import ray`, which has read it.
         os.environ.pop(_AUTH_MODE, None)
-        # Its warnings are about defaults (token mode, the size of /dev/shm), which are chosen here.
-        logging.getLogger("ray").setLevel(logging.ERROR)
         try:
             ray.init(
                 address="local",  # otherwise it looks for other clusters
@@ -81,12 +88,13 @@ class Cluster:
         """
         if address == "local" or "://" in address:
             raise InvalidInput("cluster address", "", repr(address), '"auto" or HOST:PORT')
+        _quieten()
         try:
             ray.init(address=address, log_to_driver=False, configure_logging=False)
         except Exception as error:
             ray.shutdown()
             raise ClusterUnreachable(f"no Ray cluster at {address!r}: {_first_line(error)}") from error
-        return cls(None, {})
+        return cls(None, None, {})
 
     def cpus(self) -> int:
         """CPUs of the nodes that are alive."""
@@ -106,14 +114,15 @@ class Cluster:
         deadline = time.monotonic() + EXIT_SECONDS
         while left := [pid for pid, start in children.items() if _start_time(pid) == start]:
             if time.monotonic() > deadline:
-                for pid in left:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
+                _kill(left)
                 break
             time.sleep(0.02)
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
         for name, value in self._environment.items():
             if value is None:
                 os.environ.pop(name, None)
@@ -132,20 +141,54 @@ def available_cpus() -> int:
     return count if quota == "max" else max(1, min(count, int(quota) // int(period)))
 
 
+def _quieten() -> None:
+    """Keep Ray from writing to this process's output: what happens to workers is reported as events."""
+    # Its warnings are about defaults (token mode, the size of /dev/shm), which are chosen here.
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    # With `log_to_driver=False` it still prints a paragraph for every dead worker, to standard output, which belongs to --json.
+    ray._private.worker._worker_logs_enabled = False
+
+
 def _sweep(base: Path) -> None:
-    """Remove directories of embedded clusters whose driver is gone (killed, so that it could not do it itself)."""
-    for path in base.glob(f"{_DIRECTORY_PREFIX}[0-9]*-*"):
-        pid = path.name.removeprefix(_DIRECTORY_PREFIX).split("-")[0]
-        if pid.isdecimal() and not Path("/proc", pid).exists() and path.stat().st_uid == os.getuid():
-            shutil.rmtree(path, ignore_errors=True)
+    """Remove what is left of embedded clusters whose drivers were killed: directories that no driver holds locked any more.
+
+    A lock and not a process ID, which says nothing of drivers in other containers that share the directory.
+    """
+    for path in base.glob(f"{_DIRECTORY_PREFIX}*/{_LOCK}"):
+        try:
+            with path.open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _kill(_processes_writing_to(path.parent))
+                shutil.rmtree(path.parent, ignore_errors=True)
+        except OSError:  # held, or not ours
+            continue
+
+
+def _processes_writing_to(directory: Path) -> list[int]:
+    """Processes that hold a file below `directory` open for writing, as Ray's hold their logs; readers are not Ray's."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):  # gone meanwhile, or another user's
+            if entry.name.isdecimal() and any(
+                link.lstat().st_mode & stat.S_IWUSR and link.readlink().is_relative_to(directory)
+                for link in (entry / "fd").iterdir()
+            ):
+                found.append(int(entry.name))
+    return found
+
+
+def _kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _descendants(root: int) -> dict[int, int]:
     """pid -> start time of all processes below `root`; both together name a process even after its pid is reused."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and (stat := _stat(int(entry.name))):
-            parents[int(entry.name)] = int(stat[1])
+        if entry.name.isdecimal() and (fields := _stat(int(entry.name))):
+            parents[int(entry.name)] = int(fields[1])
     found: set[int] = set()
     layer = {root}
     while layer:
@@ -156,8 +199,8 @@ def _descendants(root: int) -> dict[int, int]:
 
 def _start_time(pid: int) -> int | None:
     """Start time of a process in clock ticks since boot; None when it is gone or only waits to be reaped."""
-    stat = _stat(pid)
-    return int(stat[19]) if stat and stat[0] != "Z" else None
+    fields = _stat(pid)
+    return int(fields[19]) if fields and fields[0] != "Z" else None
 
 
 def _stat(pid: int) -> list[str] | None:

@@ -168,7 +168,7 @@ class RayPool:
                 max_task_retries=0,
                 max_concurrency=1,
                 scheduling_strategy="SPREAD",
-                runtime_env={"env_vars": _actor_environment(self._spec.threads)},
+                runtime_env={"env_vars": _actor_environment(self._spec.threads)},  # for these only: the package is installed
             )
             .remote(self._spec, slot.name, self._settings.memory_bytes)
         )
@@ -298,7 +298,11 @@ class RayPool:
 def _actor_environment(threads: int) -> dict[str, str]:
     """Environment of an actor process: library threads bounded, and our packages importable from a source checkout."""
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    environment = dict.fromkeys(names, str(threads)) | {"TOKENIZERS_PARALLELISM": "false"}
+    environment = dict.fromkeys(names, str(threads)) | {
+        "TOKENIZERS_PARALLELISM": "false",
+        # Arrow's other allocators reserve a gigabyte at the first allocation, which a memory limit refuses.
+        "ARROW_DEFAULT_MEMORY_POOL": "system",
+    }
     root = Path(__file__).resolve().parents[1]
     if not root.name.endswith("-packages"):
         paths = [str(root), *sys.path, os.environ.get("PYTHONPATH", "")]
