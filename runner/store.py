@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,14 +107,16 @@ class RunStore:
         return [json.loads(line) for line in text.splitlines()]
 
     def failures(self, stage: str) -> dict[str, Failure]:
-        """Unit key -> failure, for units that are set aside now."""
+        """Unit key -> failure, for units that are set aside now: not cleared since, and not committed after all by a worker that
+        was given up and still answered.
+        """
         failures: dict[str, Failure] = {}
         for record in self.failure_log(stage).read().records:
             if record.get("cleared"):
                 failures.pop(record["unit"], None)
             else:
                 failures[record["unit"]] = Failure(**record)
-        return failures
+        return {unit: failure for unit, failure in failures.items() if unit not in self.commits(stage)}
 
     def table(self, stage: str, table: str) -> pa.Table:
         """Rows of all planned and committed units of a stage, in plan order whatever the order of arrival.
@@ -173,6 +175,16 @@ class RunStore:
             return None
         return dict(content)
 
+    def dataset_digest(self) -> str:
+        """SHA-256 (hex) over the sorted (table, stage, unit key, file SHA-256) of all commits: equal datasets, equal digests."""
+        lines = sorted(
+            f"{file.table}\t{stage}\t{commit.unit}\t{file.sha256}\n"
+            for stage in self.stages_on_disk()
+            for commit in self.commits(stage).values()
+            for file in commit.files.values()
+        )
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
     def findings(self) -> list[Path]:
         """Evidence of units that gave different bytes when executed again."""
         return sorted(path for path in self.paths.findings.glob("[!.]*"))
@@ -188,14 +200,3 @@ def file_fault(path: Path, expected: CommittedFile) -> str:
         return f"{len(data)} bytes instead of {expected.bytes}"
     digest = hashlib.sha256(data).hexdigest()
     return "" if digest == expected.sha256 else f"SHA-256 {digest} instead of {expected.sha256}"
-
-
-def dataset_digest(commits: Mapping[str, Sequence[Commit]]) -> str:
-    """SHA-256 (hex) over the sorted (table, stage, unit key, file SHA-256) of all commits: equal datasets, equal digests."""
-    lines = sorted(
-        f"{file.table}\t{stage}\t{commit.unit}\t{file.sha256}\n"
-        for stage, of_stage in commits.items()
-        for commit in of_stage
-        for file in commit.files.values()
-    )
-    return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -11,7 +11,7 @@ import pyarrow as pa
 from runner import parquet
 from runner.protocol import Experiment, ExperimentProtocol
 from runner.record_log import canonical_json
-from runner.store import Commit, RunStore, dataset_digest, file_fault
+from runner.store import Commit, RunStore, file_fault
 from schemas.errors import InvalidInput
 
 
@@ -56,7 +56,7 @@ def verify(store: RunStore, protocol: ExperimentProtocol, experiment: Experiment
     if not faults:  # these read the tables, so only tables that can be read
         faults += _duplicate_rows(store, commits)
         faults += protocol.check(experiment, store)
-    digest = dataset_digest(commits)
+    digest = store.dataset_digest()
     finished = store.finished()
     if finished is not None and finished["dataset_digest"] != digest:
         faults.append(f"{store.paths.finished}: the dataset's digest was {finished['dataset_digest']}, now it is {digest}")

@@ -1,0 +1,79 @@
+"""`runner plan`: which units a job has, and why each will run or not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+
+from runner.cli.options import default_run_dir, job_argument, json_option, print_json, run_dir_option, set_option
+from runner.paths import RunPaths
+from runner.plan import PlannedUnit, Reason, plan_stage
+from runner.preflight import Prepared, prepare
+from runner.protocol import ReportTable
+from runner.report import console, rich_table
+from runner.store import RunStore
+from schemas.job_file import load_job
+
+REASONS: tuple[Reason, ...] = ("new", "stale", "done", "failed")
+
+
+@click.command()
+@job_argument
+@run_dir_option
+@set_option
+@json_option
+def plan(job: Path, run_dir: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Show which units of the job file JOB would run now, and why: new, stale (which field changed), done, failed.
+
+    Nothing is written. A job that means something else than the run began with is shown with its stale units; submit refuses it.
+    """
+    prepared = prepare(load_job(job, overrides))
+    print_plan(prepared, run_dir or default_run_dir(prepared.experiment.job.name), as_json=as_json)
+
+
+def print_plan(prepared: Prepared, root: Path, *, as_json: bool) -> None:
+    stages = _plan(prepared, RunStore(RunPaths(root), prepared.protocol.schemas()))
+    if as_json:
+        print_json(
+            {
+                "run": str(root),
+                "stages": {name: None if one is None else [_unit(unit) for unit in one] for name, one in stages.items()},
+            }
+        )
+        return
+    rows = [(name, *_counts(planned)) for name, planned in stages.items()]
+    out = console()
+    out.print(rich_table(ReportTable(f"Plan of {root}", ("stage", "units", *REASONS), rows)))
+    for name, planned in stages.items():
+        for changed, count in Counter(unit.changed for unit in planned or () if unit.reason == "stale").items():
+            out.print(f"stage {name}: {count} units are stale: {', '.join(changed)} changed")
+
+
+def _plan(prepared: Prepared, store: RunStore) -> dict[str, list[PlannedUnit] | None]:
+    """Stage -> its plan; None for stages whose units depend on results that are not there yet."""
+    stages: dict[str, list[PlannedUnit] | None] = {}
+    known = True
+    for stage in prepared.protocol.stages(prepared.experiment.job):
+        planned = plan_stage(store, stage, prepared.protocol.units(prepared.experiment, stage, store)) if known else None
+        stages[stage] = planned
+        known = planned is not None and all(unit.reason in ("done", "failed") for unit in planned)
+    return stages
+
+
+def _counts(planned: list[PlannedUnit] | None) -> tuple[str | int, ...]:
+    if planned is None:
+        return ("survivors of the stages before", *("" for _ in REASONS))
+    counts = Counter(unit.reason for unit in planned)
+    return (len(planned), *(counts[reason] for reason in REASONS))
+
+
+def _unit(planned: PlannedUnit) -> dict[str, Any]:
+    return {
+        "unit": planned.unit.key,
+        "prompt_id": planned.unit.prompt_id,
+        "reason": planned.reason,
+        "changed": list(planned.changed),
+    }

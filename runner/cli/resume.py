@@ -1,0 +1,35 @@
+"""`runner resume`: go on with a run, from its directory alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from runner.cli.options import actors_option, address_option, json_option, run_argument, threads_option
+from runner.cli.submit import drive
+from runner.preflight import Prepared, prepare
+from runner.run import open_run
+from schemas.job_file import JobFile
+
+
+@click.command()
+@run_argument
+@address_option
+@actors_option
+@threads_option
+@json_option
+def resume(*, run: Path, address: str | None, actors: int | None, threads: int | None, as_json: bool) -> None:
+    """Go on with the run in the directory RUN where it was stopped.
+
+    Nothing but the directory is needed: it holds the job and the prompts. The number of workers may be another one each time.
+    """
+    drive(prepare_again(run, actors, threads), run, address, as_json=as_json)
+
+
+def prepare_again(root: Path, actors: int | None, threads: int | None) -> Prepared:
+    """A run's own job, checked again, spread as asked for now."""
+    job_file = open_run(root).job_file
+    said = {name: value for name, value in (("actors", actors), ("threads", threads)) if value is not None}
+    execution = job_file.job.execution.model_copy(update=said)
+    return prepare(JobFile(job_file.path, job_file.job.model_copy(update={"execution": execution})))

@@ -1,0 +1,81 @@
+"""`runner submit`: carry a job out, or go on with it."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import click
+
+from runner.cli.options import (
+    actors_option,
+    address_option,
+    default_run_dir,
+    job_argument,
+    json_option,
+    print_json,
+    run_dir_option,
+    set_option,
+    spreading,
+    threads_option,
+)
+from runner.cli.plan import print_plan
+from runner.interrupt import Interrupt
+from runner.paths import RunPaths
+from runner.preflight import Prepared, prepare
+from runner.progress import Bar, Lines, Progress, Silent
+from runner.report import console, print_report, report_as_dict
+from runner.run import carry_out, make_executor
+from schemas.job_file import load_job
+
+
+@click.command()
+@job_argument
+@run_dir_option
+@address_option
+@actors_option
+@threads_option
+@set_option
+@click.option("--dry-run", is_flag=True, help="Check everything, show the plan, run and write nothing.")
+@json_option
+def submit(
+    *,
+    job: Path,
+    run_dir: Path | None,
+    address: str | None,
+    actors: int | None,
+    threads: int | None,
+    overrides: tuple[str, ...],
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Carry out the job file JOB and print what it found.
+
+    A run that was stopped goes on where it was, whatever stopped it; a finished one is only reported. Ctrl-C finishes and keeps
+    what is in flight; a second one stops at once.
+    """
+    prepared = prepare(load_job(job, [*overrides, *spreading(actors, threads)]))
+    root = run_dir or default_run_dir(prepared.experiment.job.name)
+    if dry_run:
+        print_plan(prepared, root, as_json=as_json)
+    else:
+        drive(prepared, root, address, as_json=as_json)
+
+
+def drive(prepared: Prepared, root: Path, address: str | None, *, as_json: bool) -> None:
+    """Carry out a run with progress on stderr, and print its report on stdout."""
+    err = console(stderr=True)
+    was_finished = RunPaths(root).finished.exists()
+    with contextlib.ExitStack() as stack:
+        progress: Progress = Silent()
+        if not as_json:
+            progress = stack.enter_context(Bar(err)) if err.is_terminal else Lines(err)
+        hint = "runner: finishing what is in flight; press Ctrl-C again to stop at once"
+        interrupt = stack.enter_context(Interrupt(lambda: err.print(hint)))
+        run = carry_out(prepared, root, make_executor(prepared, address), progress=progress, interrupt=interrupt)
+    if as_json:
+        print_json(report_as_dict(run))
+        return
+    if was_finished:
+        click.echo(f"{root}: this run is finished")
+    print_report(console(), run)

@@ -1,0 +1,137 @@
+"""A run as a whole: opened to be read, or carried out to its end. Everything it depends on is in its directory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from actors.executor import Executor, WorkerSpec
+from actors.inline import InlineExecutor
+from runner.claim import Claim
+from runner.disk import Disk, make_directories, put_files, temporary_name
+from runner.driver import Driver
+from runner.events import EventsLog
+from runner.interrupt import Interrupt
+from runner.paths import RunPaths
+from runner.preflight import Prepared
+from runner.progress import Progress
+from runner.protocol import Experiment, ExperimentProtocol
+from runner.protocols import PROTOCOLS
+from runner.run_record import RunRecord
+from runner.store import RunStore
+from runner.verdict import Verdict, finish, require_no_finding, verdict
+from schemas.catalog import load_catalog
+from schemas.errors import InvalidInput
+from schemas.job_file import JobFile
+
+INLINE = "inline"
+"""Address of the executor in the driver's own process, without a cluster."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run opened to be read; nothing here writes, and no checkpoint is needed."""
+
+    store: RunStore
+    record: RunRecord
+    job_file: JobFile
+    protocol: ExperimentProtocol
+    experiment: Experiment
+
+    @property
+    def paths(self) -> RunPaths:
+        return self.store.paths
+
+    def stages(self) -> list[str]:
+        return list(self.protocol.stages(self.experiment.job))
+
+    def verdict(self) -> Verdict:
+        return verdict(self.store, self.stages())
+
+
+def open_run(root: Path) -> Run:
+    """The run in the directory `root`. Raises InvalidInput when there is none, or when its copy of the catalog was changed."""
+    paths = RunPaths(root)
+    record = RunRecord.read(paths.record)
+    job = record.parsed_job(paths.record)
+    catalog = load_catalog(paths.catalog)
+    if catalog.digest != record.catalog_digest:
+        raise InvalidInput(str(paths.catalog), "", f"digest {catalog.digest}", f"{record.catalog_digest}, as run.json says")
+    protocol = PROTOCOLS[job.protocol]
+    experiment = Experiment(job, catalog.prompts, record.checkpoint_identity, record.tokenizer_identity)
+    return Run(RunStore(paths, protocol.schemas()), record, JobFile(paths.record, job), protocol, experiment)
+
+
+def carry_out(prepared: Prepared, root: Path, executor: Executor, *, progress: Progress, interrupt: Interrupt) -> Run:
+    """Start the run in `root`, or go on with it, to its end. A finished one is returned as it is.
+
+    Raises InvalidInput when `root` holds another run or no run at all, RunBusy when another driver has it, UnitsFailed when units
+    had to be set aside, ConformanceFinding, ClusterUnreachable, Interrupted.
+    """
+    paths = RunPaths(root)
+    if not paths.finished.exists():
+        _require_own_directory(paths)
+        make_directories(Disk(), root)
+        with Claim(paths.claim):
+            run = _begin(prepared, paths)
+            if run.store.finished() is None:
+                make_directories(Disk(), *paths.directories())
+                run.store.recover()
+                with EventsLog(paths.events) as events:
+                    driver = Driver(
+                        run.store,
+                        prepared.protocol,
+                        prepared.experiment,
+                        executor,
+                        events=events,
+                        progress=progress,
+                        interrupt=interrupt,
+                    )
+                    driver.run()
+                run.store.refresh()
+                finish(run.store, run.stages())
+    return _begin(prepared, paths)
+
+
+def make_executor(prepared: Prepared, address: str | None) -> Executor:
+    """What executes the job's units: "inline" in this process, None on Ray started here, else on the cluster at the address."""
+    job = prepared.experiment.job
+    spec = WorkerSpec(prepared.job_file.checkpoint, job.numerics, job.execution.threads)
+    if address == INLINE:
+        return InlineExecutor(spec, prepared.protocol.execute)
+    from actors.pool import PoolSettings, RayPool  # noqa: PLC0415 - takes a second, which no other command should wait
+
+    memory = job.execution.memory_mib
+    settings = PoolSettings(
+        address=address,
+        actors=job.execution.actors,
+        deadline=job.execution.deadline_s,
+        memory_bytes=None if memory is None else memory << 20,
+    )
+    return RayPool(spec, prepared.protocol.execute, settings)
+
+
+def _begin(prepared: Prepared, paths: RunPaths) -> Run:
+    """The run, written down if it is new, required to be the one that is asked for if it is not."""
+    job_file, catalog = prepared.job_file, prepared.catalog
+    record = RunRecord.of(prepared.experiment, catalog, prepared.protocol.schemas(), checkpoint=job_file.checkpoint)
+    if not paths.record.exists():
+        # The catalog first: run.json is what makes a directory a run.
+        put_files(Disk(), [(paths.catalog, job_file.catalog.read_bytes())])
+        put_files(Disk(), [(paths.record, record.to_bytes())])
+    run = open_run(paths.root)
+    run.record.require_same(record, catalog, job_file=str(job_file.path), run_record=str(paths.record))
+    require_no_finding(run.store)
+    return run
+
+
+def _require_own_directory(paths: RunPaths) -> None:
+    """Refuse a directory that holds something else than a run: nothing of somebody else's is mixed with or swept."""
+    if not paths.root.exists() or paths.record.exists():
+        return
+    if not paths.root.is_dir():
+        raise InvalidInput(str(paths.root), "", "a file", "a directory for the run")
+    begun = {paths.claim, paths.catalog, temporary_name(paths.catalog), temporary_name(paths.record)}
+    for path in sorted(set(paths.root.iterdir()) - begun):
+        found = f"{path.name} and no run.json"
+        raise InvalidInput(str(paths.root), "", found, "a run, an empty directory or a new one")

@@ -1,0 +1,92 @@
+"""What became of a run, told by its store and by nothing else: neither an exit status nor a cluster's job status is believed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from runner.disk import COMMITTED_MODE, put_files
+from runner.store import RunStore
+from schemas.errors import ConformanceFinding, UnitsFailed
+
+State = Literal["finished", "differs", "failed", "unfinished"]
+
+
+@dataclass(frozen=True)
+class StageCount:
+    """Units of a stage. planned: None while the stage has no plan, because the ones before it have not ended."""
+
+    stage: str
+    planned: int | None
+    done: int
+    failed: int
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """finished: every unit of every stage is committed. differs: a unit gave other bytes when it was executed again. failed: all
+    that can be done is done, and some units are set aside. unfinished: there is work left.
+    """
+
+    state: State
+    stages: Sequence[StageCount]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"state": self.state, "stages": [asdict(stage) for stage in self.stages]}
+
+
+def verdict(store: RunStore, stages: Sequence[str]) -> Verdict:
+    """The verdict on the run, of whose protocol these are the stages. Reads plans and logs, not the data files."""
+    counts = [_count(store, stage) for stage in stages]
+    if store.findings():
+        state: State = "differs"
+    elif store.finished() is not None:
+        state = "finished"
+    elif any(count.planned is None or count.done + count.failed < count.planned for count in counts):
+        state = "unfinished"
+    else:
+        # Everything done and not marked: the driver ended between the last commit and the mark.
+        state = "failed" if any(count.failed for count in counts) else "unfinished"
+    return Verdict(state, counts)
+
+
+def finish(store: RunStore, stages: Sequence[str]) -> None:
+    """Mark a run, all of whose stages have been worked off, as finished; it never changes again.
+
+    Raises UnitsFailed, naming one unit and its last error, when units are set aside, and ConformanceFinding.
+    """
+    require_no_finding(store)
+    failures = [(stage, failure) for stage in stages for failure in store.failures(stage).values()]
+    if failures:
+        stage, failure = failures[0]
+        raise UnitsFailed(
+            f"{len(failures)} units are set aside; the first: prompt {failure.prompt_id} in stage {stage}: "
+            f"{failure.kind} after {failure.strikes} tries: {failure.error}"
+        )
+    for count in verdict(store, stages).stages:
+        if count.done != count.planned:
+            raise RuntimeError(f"stage {count.stage} was worked off and has {count.done} of {count.planned} units")
+    content = {
+        "dataset_digest": store.dataset_digest(),
+        "units": {stage: len(store.commits(stage)) for stage in stages},
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    put_files(store.disk, [(store.paths.finished, (json.dumps(content, indent=1) + "\n").encode())], COMMITTED_MODE)
+
+
+def require_no_finding(store: RunStore) -> None:
+    """Raises ConformanceFinding when a unit of the run has given other bytes: the run can never be trusted again."""
+    findings = store.findings()
+    if findings:
+        raise ConformanceFinding(
+            f"{store.paths.root}: units gave other bytes when executed again; the first is kept as {findings[0]}"
+        )
+
+
+def _count(store: RunStore, stage: str) -> StageCount:
+    planned = [line["unit"] for line in store.planned(stage)] if store.paths.plan(stage).exists() else None
+    done = len(store.units(stage).intersection(planned or ()))
+    return StageCount(stage, None if planned is None else len(planned), done, len(store.failures(stage)))
