@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,9 @@ from runner.run import Run
 
 NARROWEST = 100
 """Columns that tables get where there is no terminal to ask."""
+
+NUMBER = re.compile(r"[\d.]+(/\d+)?|")
+"""A cell that stands to the right: a number, a share such as 3/50, or nothing."""
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -28,8 +32,9 @@ def rich_table(table: ReportTable) -> Table:
     """A table of the report; numbers to the right."""
     rendered = Table(title=table.title, title_justify="left", title_style="bold")
     for place, column in enumerate(table.columns):
-        numeric = place > 0 and all(str(row[place])[:1].isdigit() for row in table.rows)
-        rendered.add_column(column, justify="right" if numeric else "left")
+        numeric = all(NUMBER.fullmatch(str(row[place])) for row in table.rows)
+        # Folded, not cut: Chinese text is one long word to a terminal.
+        rendered.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in table.rows:
         rendered.add_row(*(Text(str(cell)) for cell in row))
     return rendered

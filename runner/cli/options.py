@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -41,4 +42,16 @@ def spreading(actors: int | None, threads: int | None) -> list[str]:
 
 
 def print_json(value: Any) -> None:
-    click.echo(json.dumps(value, ensure_ascii=False, indent=1))
+    """Print a value as JSON. An infinite margin, which JSON cannot say, becomes the text "inf"."""
+    click.echo(json.dumps(_sayable(value), ensure_ascii=False, indent=1, allow_nan=False))
+
+
+def _sayable(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _sayable(item) for name, item in value.items()}
+        case list() | tuple():
+            return [_sayable(item) for item in value]
+        case float() if not math.isfinite(value):
+            return str(value)
+    return value

@@ -20,6 +20,10 @@ COMPARED = ("native_text", "branch_text", "native_token_ids", "branch_token_ids"
 """A table with these columns, and a row a prompt and stage, is one that can be shown side by side."""
 
 
+VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
+"""Control characters, which a terminal would obey, as their pictures: the text is a model's and may be anything."""
+
+
 @click.command()
 @run_argument
 @click.argument("prompt_id", required=False)
@@ -88,9 +92,9 @@ def _print_prompt(run: Run, prompt_id: str, rows: Sequence[dict[str, Any]]) -> N
         )
         table = Table(title=title, title_justify="left", title_style="bold", show_lines=True)
         table.add_column("")
-        table.add_column("native", ratio=1)
-        table.add_column("branch", ratio=1)
-        table.add_row("text", Text(row["native_text"]), Text(row["branch_text"]))
+        table.add_column("native", ratio=1, overflow="fold")
+        table.add_column("branch", ratio=1, overflow="fold")
+        table.add_row("text", *(Text(row[name].translate(VISIBLE)) for name in ("native_text", "branch_text")))
         table.add_row(
             "tokens", *(_tokens(row[name], row["first_difference"]) for name in ("native_token_ids", "branch_token_ids"))
         )
