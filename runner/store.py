@@ -82,14 +82,20 @@ class RunStore:
     def commits(self, stage: str) -> dict[str, Commit]:
         """Unit key -> commit. The committer adds to this mapping what it commits.
 
-        Raises InvalidInput when two lines name one unit: each unit is committed once.
+        Raises InvalidInput for a line that is no commit or leads out of the run, and when two lines name one unit.
         """
         if stage not in self._commits:
+            log = str(self.paths.commit_log(stage))
             commits: dict[str, Commit] = {}
-            for record in self.commit_log(stage).read().records:
-                commit = Commit.from_record(record)
+            for number, record in enumerate(self.commit_log(stage).read().records, start=1):
+                try:
+                    commit = Commit.from_record(record)
+                    for table in commit.files:
+                        self.paths.data(table, stage, commit.unit)
+                except (KeyError, TypeError, ValueError) as error:
+                    raise InvalidInput(log, f"line {number}", f"no commit ({error})", "a unit's key and its files") from None
                 if commit.unit in commits:
-                    raise InvalidInput(str(self.paths.commit_log(stage)), commit.unit, "two lines for this unit", "one")
+                    raise InvalidInput(log, f"line {number}", f"unit {commit.unit} for the second time", "each unit once")
                 commits[commit.unit] = commit
             self._commits[stage] = commits
         return self._commits[stage]
@@ -99,12 +105,18 @@ class RunStore:
         return frozenset(self.commits(stage))
 
     def planned(self, stage: str) -> list[Mapping[str, Any]]:
-        """Lines of the stage's plan in dataset order (see runner.plan); [] when the stage has not been planned."""
+        """Lines of the stage's plan in dataset order (see runner.plan); [] when the stage has not been planned.
+
+        Raises InvalidInput for a damaged plan: a kill leaves it whole.
+        """
+        path = self.paths.plan(stage)
         try:
-            text = self.paths.plan(stage).read_text("utf-8")
+            lines = [json.loads(line) for line in path.read_text("utf-8").split("\n")[:-1]]
+            return [{name: line[name] for name in ("unit", "prompt_id", "meaning")} for line in lines]
         except FileNotFoundError:
             return []
-        return [json.loads(line) for line in text.splitlines()]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidInput(str(path), "", f"a damaged plan ({error})", "the plan as runner wrote it") from None
 
     def failures(self, stage: str) -> dict[str, Failure]:
         """Unit key -> failure, for units that are set aside now: not cleared since, and not committed after all by a worker that

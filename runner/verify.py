@@ -45,10 +45,14 @@ class Verification:
 def verify(store: RunStore, protocol: ExperimentProtocol, experiment: Experiment) -> Verification:
     """Check the whole run; never writes. A run that a kill interrupted is clean as long as what it committed is whole."""
     try:
-        torn = [f"{path}: {content.torn_bytes} bytes of a torn append" for path, content in store.logs() if content.torn_bytes]
-        commits = {stage: list(store.commits(stage).values()) for stage in store.stages_on_disk()}
-    except InvalidInput as error:  # no file can be believed when a log cannot
+        return _verify(store, protocol, experiment)
+    except InvalidInput as error:  # where a log or a plan cannot be believed, nothing it names can
         return Verification(0, 0, 0, "", (str(error),), ())
+
+
+def _verify(store: RunStore, protocol: ExperimentProtocol, experiment: Experiment) -> Verification:
+    torn = [f"{path}: {content.torn_bytes} bytes of a torn append" for path, content in store.logs() if content.torn_bytes]
+    commits = {stage: list(store.commits(stage).values()) for stage in store.stages_on_disk()}
     files = [file for of_stage in commits.values() for commit in of_stage for file in commit.files.values()]
     faults = [fault for stage, of_stage in commits.items() for commit in of_stage for fault in _file_faults(store, stage, commit)]
     faults += [fault for stage in commits for fault in _plan_faults(store, stage)]

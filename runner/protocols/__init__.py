@@ -7,7 +7,12 @@ from collections.abc import Mapping
 from runner.protocol import ExperimentProtocol
 from runner.protocols import breadth
 
-PROTOCOLS: Mapping[str, ExperimentProtocol] = {breadth.name: breadth}
+MODULES: tuple[ExperimentProtocol, ...] = (
+    breadth,
+)  # fmt: skip
+"""A line a protocol."""
+
+PROTOCOLS: Mapping[str, ExperimentProtocol] = {module.name: module for module in MODULES}
 """Protocol name, as jobs name it, -> protocol."""
 
-__all__ = ["PROTOCOLS"]
+__all__ = ["MODULES", "PROTOCOLS"]

@@ -83,7 +83,7 @@ class TinyProtocol:
     def check(self, experiment: Experiment, committed: Committed) -> list[str]:
         earlier = {row["prompt_id"]: row["tokens"] for row in committed.table("4", "tokens").to_pylist()}
         later = {row["prompt_id"]: row["tokens"] for row in committed.table("8", "tokens").to_pylist()}
-        return [f"prompt {prompt}: other first tokens" for prompt, tokens in later.items() if tokens[:4] != earlier[prompt]]
+        return [f"prompt {prompt}: other first tokens" for prompt, tokens in later.items() if tokens[:4] != earlier.get(prompt)]
 
 
 def experiment(prompts: int = 6, batch: int = 4) -> Experiment:
