@@ -14,14 +14,16 @@ import pyarrow as pa
 import kernels
 from runner.protocol import Committed, Experiment, ReportTable
 from runner.protocols.breadth_accounting import account, report_tables
-from runner.protocols.breadth_execution import execute, processed_tokens
-from schemas.errors import InvalidInput
+from runner.protocols.breadth_execution import execute
+from runner.protocols.common import check_job, check_positions, prompt_meaning, shared_meaning
 from schemas.job import BreadthJob, Job
 from schemas.job_file import JobFile
 from schemas.tables import BREADTH_CLASSES, BREADTH_UNITS
 from schemas.unit import Unit
 
 name = "breadth"
+
+SPECS = (BREADTH_UNITS, BREADTH_CLASSES)
 
 REPEATED = (
     "prompt_sha256",
@@ -48,23 +50,14 @@ CONTINUED = ("native_token_ids", "branch_token_ids", "native_logit_margins", "br
 
 
 def schemas() -> Mapping[str, pa.Schema]:
-    return {spec.name: spec.schema for spec in (BREADTH_UNITS, BREADTH_CLASSES)}
+    return {spec.name: spec.schema for spec in SPECS}
 
 
 def preflight(job: JobFile, config: kernels.Config, prompt_tokens: Mapping[str, int]) -> None:
-    file, breadth = str(job.path), _breadth(job.job)
+    breadth = _breadth(job.job)
     job.check_layer("fork.layer", breadth.fork.layer, config.num_hidden_layers)
-    if breadth.numerics != "official":
-        raise InvalidInput(
-            file, "numerics", breadth.numerics, "official: a scheme is defined by where it rounds, fp32 rounds nowhere"
-        )
-    if config.num_experts_per_tok < 2:
-        raise InvalidInput(file, "checkpoint", "1 expert a token", "at least 2, or there is no order to change")
-    horizon = breadth.horizons[-1]
-    for prompt, tokens in prompt_tokens.items():
-        if processed_tokens(tokens, horizon) > config.max_position_embeddings:
-            allowed = f"{config.max_position_embeddings} positions in all, which is what the checkpoint has"
-            raise InvalidInput(file, "horizons", f"{horizon} after the {tokens} tokens of prompt {prompt}", allowed)
+    check_job(job, config)
+    check_positions(job, "horizons", config, prompt_tokens, breadth.horizons[-1])
 
 
 def stages(job: Job) -> Sequence[str]:
@@ -79,27 +72,12 @@ def units(experiment: Experiment, stage: str, committed: Committed) -> list[Unit
     for earlier in stages(job)[:index]:
         rows = committed.table(earlier, BREADTH_UNITS.name).select(["prompt_id", "separated"]).to_pylist()
         alive &= {row["prompt_id"] for row in rows if not row["separated"]}
-    shared = {
-        "protocol": name,
-        "parameters": job.parameters(),
-        "horizon": job.horizons[index],
-        "numerics": job.numerics,
-        "checkpoint_identity": experiment.checkpoint_identity,
-        "tokenizer_identity": experiment.tokenizer_identity,
-        "schema_versions": {spec.name: spec.version for spec in (BREADTH_UNITS, BREADTH_CLASSES)},
-    }
+    shared = shared_meaning(experiment, SPECS) | {"horizon": job.horizons[index]}
     return [
         Unit(
             stage,
             prompt.prompt_id,
-            # Language and kind stand in the rows, so they are part of what the rows mean.
-            shared
-            | {
-                "prompt_id": prompt.prompt_id,
-                "prompt_sha256": prompt.sha256,
-                "language": prompt.language,
-                "kind": prompt.kind,
-            },
+            shared | prompt_meaning(prompt),
             payload={"text": prompt.text},
             group=prompt.prompt_id,
         )

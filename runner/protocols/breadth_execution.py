@@ -14,10 +14,11 @@ import numpy as np
 
 import kernels
 from actors.executor import Session
+from runner.protocols.common import encode, require_planned
 from runner.protocols.fork import FORK_CAPTURES, Classes, Fork, same_bits
 from runner.protocols.trajectory import STEP_CAPTURES, Trajectory, advance, prefill
 from schemas.digest import floats_sha256, routes_sha256, tokens_sha256
-from schemas.errors import ConformanceFinding, InvalidInput
+from schemas.errors import ConformanceFinding
 from schemas.tables import BREADTH_CLASSES, BREADTH_UNITS
 from schemas.unit import Unit, UnitResult
 
@@ -44,9 +45,8 @@ def execute(session: Session, units: Sequence[Unit]) -> list[UnitResult]:
     Raises ConformanceFinding when the worker's checkpoint is not the planned one, when captured operands do not give the captured
     native result, or when the decoder's own injection gives other bits than the enumeration.
     """
-    for unit in units:
-        _require_planned(session, unit)
-    prompts = [_encode(session, unit) for unit in units]
+    require_planned(session, units)
+    prompts = [encode(session, unit, int(unit.meaning["horizon"])) for unit in units]
     natives = prefill(session.decoder, prompts)
     branches = [native.fork() for native in natives]
     cases = _fork(session.decoder, units, natives, branches)
@@ -54,29 +54,6 @@ def execute(session: Session, units: Sequence[Unit]) -> list[UnitResult]:
     while going := [one for case in cases for one in (case.native, case.branch) if len(one.tokens) < case.horizon]:
         advance(session.decoder, going)
     return [_result(session, case) for case in cases]
-
-
-def processed_tokens(prompt_tokens: int, horizon: int) -> int:
-    """Positions that a prompt of so many tokens needs for `horizon` generated tokens."""
-    return prompt_tokens + horizon - 1
-
-
-def _require_planned(session: Session, unit: Unit) -> None:
-    for what, planned, found in (
-        ("checkpoint", unit.meaning["checkpoint_identity"], session.checkpoint.identity),
-        ("numerics", unit.meaning["numerics"], session.decoder.numerics),
-    ):
-        if planned != found:
-            raise ConformanceFinding(f"{unit.prompt_id}: planned for {what} {planned}, the worker has {found}")
-
-
-def _encode(session: Session, unit: Unit) -> list[int]:
-    tokens = session.tokenizer.encode(unit.payload["text"])
-    positions = session.checkpoint.config.max_position_embeddings
-    if not tokens or processed_tokens(len(tokens), int(unit.meaning["horizon"])) > positions:
-        allowed = f"at least 1, and with the horizon at most {positions} positions"
-        raise InvalidInput(f"prompt {unit.prompt_id}", "text", f"{len(tokens)} tokens", allowed)
-    return tokens
 
 
 def _fork(

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,19 @@ import pytest
 from runner.claim import Claim, holder
 from schemas.errors import RunBusy
 
-HOLD = "import sys, time; from pathlib import Path; from runner.claim import Claim\nwith Claim(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+HOLD = """
+import sys, time
+from pathlib import Path
+from runner.claim import Claim
+
+with Claim(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
 
 
 @pytest.fixture
-def other_driver(tmp_path: Path) -> subprocess.Popen[str]:
+def other_driver(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path / "claim")], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"

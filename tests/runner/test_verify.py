@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from tiny_run import TinyProtocol, drive, execute, experiment
 
 from runner import parquet
 from runner.commit import commit
+from runner.plan import PlannedUnit, write_plan
 from runner.store import Commit, CommittedFile, RunStore
 from runner.verdict import finish
 from runner.verify import Verification, verify
@@ -64,6 +64,11 @@ def drop_a_planned_unit(store: RunStore) -> None:
     path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
 
 
+def tear_a_plan(store: RunStore) -> None:
+    path = store.paths.plan("8")
+    path.write_text(path.read_text().replace("}", "", 1))
+
+
 def damage_a_log(store: RunStore) -> None:
     path = store.paths.commit_log("4")
     path.write_bytes(path.read_bytes().replace(b'"rows":1', b'"rows":2', 1))
@@ -110,6 +115,7 @@ def keep_a_finding(store: RunStore) -> None:
         (change_a_meaning, "has a pre-image with the key"),
         (drop_a_planned_unit, "is committed and not planned"),
         (damage_a_log, "a damaged line before whole ones"),
+        (tear_a_plan, "a damaged plan"),
         (lose_the_last_commit, "the dataset's digest was"),
         (replace_a_file_and_its_line, "not of its schema"),
         (double_a_row, "two rows with equal prompt_id, horizon"),
@@ -128,11 +134,17 @@ def test_a_stage_that_contradicts_an_earlier_one_is_found(tmp_path: Path) -> Non
     unit = next(one for one in TinyProtocol().units(experiment(), "8", store))
     drifted = Unit("8", unit.prompt_id, {**unit.meaning, "again": True}, {"text": "drifted"})
     commit(store, "8", execute(None, [drifted]))
-    lines = (
-        store.paths.plan("8").read_text() + json.dumps({"unit": drifted.key, "prompt_id": "p", "meaning": drifted.meaning}) + "\n"
-    )
-    store.paths.plan("8").write_text(lines)
-    assert any("other first tokens" in line or "two rows" in line for line in verified(store).faults)
+    write_plan(store, "8", [PlannedUnit(drifted, "new")])
+    keep_only(store, drifted.key)
+    assert any("other first tokens" in line for line in verified(store).faults)
+
+
+def keep_only(store: RunStore, unit: str) -> None:
+    """Make of stage 8 what this one commit says."""
+    log = store.commit_log("8")
+    records = [record for record in log.read().records if record["unit"] == unit]
+    log.path.write_bytes(b"")
+    log.append(records)
 
 
 def test_what_a_kill_left_is_listed_and_no_fault(store: RunStore) -> None:
