@@ -14,6 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+INT = pa.int32()
+FLOAT = pa.float32()
+TEXT = pa.string()
+BOOL = pa.bool_()
+
 
 @dataclass(frozen=True)
 class Column:

@@ -52,7 +52,7 @@ def test_a_job_file_is_read(write: Write) -> None:
     ("old", "new", "key", "found", "allowed"),
     [
         ("horizons:", "horizon:", "horizon", "an unknown key", "horizons (nearest), or one of schema_version, name"),
-        ("{layer: 5}", "{lyaer: 5}", "fork.lyaer", "an unknown key", "layer (nearest), or one of layer, scheme, event, select"),
+        ("{layer: 5}", "{lyaer: 5}", "fork.lyaer", "an unknown key", "layer (nearest), or one of layer, event, scheme, select"),
         ("{threads: 1}", "{gpus: 1}", "execution.gpus", "an unknown key", "one of actors, threads"),
         ("{layer: 5}", "{layer: five}", "fork.layer", "'five'", "an integer 0..1023"),
         ("{layer: 5}", "{layer: true}", "fork.layer", "true", "an integer 0..1023"),

@@ -1,16 +1,9 @@
-"""Job models: what a job file says, one model a protocol.
-
-A field's `description` is the text of what is allowed; it stands in the JSON Schema and in the error line. Everything is
-strict: no unknown key, no text for a number, no truth value for an integer.
-
-To add a protocol: a model here and its line in PROTOCOLS.
-"""
+"""What the jobs of all protocols share: strictness, execution, composition, the fork point, the fields every job has."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -83,43 +76,13 @@ class Composition(Model):
         return self
 
 
-class Fork(Model):
+class ForkPoint(Model):
     """The one (position, layer) whose aggregation is changed (study 2.4.1, 2.4.7)."""
 
     layer: int = Field(default=5, ge=0, le=1023, description="an integer 0..1023 and less than the checkpoint's layers")
-    scheme: Literal["B"] = Field(default="B", description="B")
     event: Literal["first_decode"] = Field(
         default="first_decode", description="first_decode: the step that consumes the first generated token"
     )
-    select: Literal["max_post_mhc_linf"] = Field(
-        default="max_post_mhc_linf",
-        description="max_post_mhc_linf: the class farthest from native in post-mHC L-infinity, the lowest of equals",
-    )
-
-
-def _increasing(horizons: tuple[int, ...]) -> tuple[int, ...]:
-    for index, (before, horizon) in enumerate(pairwise(horizons), start=1):
-        if horizon <= before:
-            raise PydanticCustomError(
-                "increasing",
-                "not increasing",
-                {"index": index, "found": str(horizon), "allowed": f"more than {before}, the one before it"},
-            )
-    return horizons
-
-
-# Strict(False) on the tuple alone: YAML has lists only. Its items stay strict.
-# At least 2 tokens: the first generated token precedes the fork and is the same on every branch.
-Horizons = Annotated[
-    tuple[Annotated[int, Field(ge=2, le=65_536)], ...],
-    Field(
-        strict=False,
-        min_length=1,
-        max_length=64,
-        description="a list of 1..64 integers 2..65536, strictly increasing, such as [8, 16, 32]",
-    ),
-    AfterValidator(_increasing),
-]
 
 
 class Job(Model):
@@ -147,20 +110,7 @@ class Job(Model):
         """
         raise NotImplementedError
 
-
-class BreadthJob(Job):
-    """Staged breadth (study 2.4.7, 3.5, B.3): the max-L-infinity B branch of one layer, survivors carried to longer horizons.
-
-    Nothing in it is drawn at random; `experiment_seed` is recorded with the run, as in the study, and enters no unit's key.
-    """
-
-    protocol: Literal["breadth"] = Field(description="breadth")
-    fork: Fork = Field(default=Fork(), description="a mapping of layer, scheme, event, select")
-    horizons: Horizons = (8, 16, 32)
-
-    def parameters(self) -> Mapping[str, Any]:
-        return {"fork": self.fork.model_dump()}
-
-
-PROTOCOLS: Mapping[str, type[Job]] = {"breadth": BreadthJob}
-"""Protocol name -> model of its job."""
+    @classmethod
+    def protocol_name(cls) -> str:
+        """The protocol that jobs of this model name: the only value of their `protocol`."""
+        return str(get_args(cls.model_fields["protocol"].annotation)[0])

@@ -1,18 +1,10 @@
-"""The tables that runs write. Any change here, a word of documentation included, is a new version with a new golden file.
-
-Token ordinals count from 1 (the first generated token is ordinal 1), positions and layers from 0, as the study counts them.
-Digests are hex SHA-256 as schemas.digest defines them. "native" is the unmodified reference path, "branch" the injected order's.
-"""
+"""Tables of the breadth protocol (study 2.4.7, 3.5, B.3)."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from schemas.table import Column, TableSpec, list_of
-
-INT = pa.int32()
-FLOAT = pa.float32()
-TEXT = pa.string()
+from schemas.table import FLOAT, INT, TEXT, Column, TableSpec, list_of
 
 BREADTH_UNITS = TableSpec(
     name="breadth_units",
@@ -99,6 +91,3 @@ BREADTH_CLASSES = TableSpec(
         Column("unit_key", TEXT, "key of the unit that gave the row"),
     ),
 )
-
-TABLES = {spec.name: spec for spec in (BREADTH_UNITS, BREADTH_CLASSES)}
-"""Every table, by name."""

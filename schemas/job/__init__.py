@@ -1,0 +1,37 @@
+"""Job models: what a job file says, one small module a protocol; `common` has what they share.
+
+A field's `description` is the text of what is allowed; it stands in the JSON Schema and in the error line. Everything is
+strict: no unknown key, no text for a number, no truth value for an integer.
+
+To add a protocol: a module here and its line in MODELS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from schemas.job.breadth import BreadthJob, Fork
+from schemas.job.common import LANGUAGE, SLUG, Composition, Execution, ForkPoint, Job, Kind, Model
+
+MODELS: tuple[type[Job], ...] = (
+    BreadthJob,
+)  # fmt: skip
+"""A line a protocol; the order is the one in which error lines and the JSON Schema name them."""
+
+PROTOCOLS: Mapping[str, type[Job]] = {model.protocol_name(): model for model in MODELS}
+"""Protocol name -> model of its job."""
+
+__all__ = [
+    "LANGUAGE",
+    "MODELS",
+    "PROTOCOLS",
+    "SLUG",
+    "BreadthJob",
+    "Composition",
+    "Execution",
+    "Fork",
+    "ForkPoint",
+    "Job",
+    "Kind",
+    "Model",
+]

@@ -1,0 +1,25 @@
+"""The tables that runs write, one small module a protocol. Any change, a word of documentation included, is a new version with a
+new golden file.
+
+Token ordinals count from 1 (the first generated token is ordinal 1), positions and layers from 0, as the study counts them.
+Digests are hex SHA-256 as schemas.digest defines them. "native" is the unmodified reference path, "branch" the injected order's.
+
+To add a protocol's tables: a module here and its line in SPECS, then tests/schemas/golden/make_golden.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from schemas.table import TableSpec
+from schemas.tables.breadth import BREADTH_CLASSES, BREADTH_UNITS
+
+SPECS: tuple[TableSpec, ...] = (
+    *(BREADTH_UNITS, BREADTH_CLASSES),
+)  # fmt: skip
+"""A line a protocol."""
+
+TABLES: Mapping[str, TableSpec] = {spec.name: spec for spec in SPECS}
+"""Every table, by name."""
+
+__all__ = ["BREADTH_CLASSES", "BREADTH_UNITS", "SPECS", "TABLES"]
