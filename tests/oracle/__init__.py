@@ -1,0 +1,1 @@
+"""Reference vectors for the decoder, the script that makes them, and a numpy decoder to compare with."""
