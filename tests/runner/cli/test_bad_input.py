@@ -1,0 +1,160 @@
+"""A user's mistake is one line that names file, place, found and allowed, ends with 2, writes nothing and shows no traceback."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from small_job import CATALOG, JOB, Command
+
+import kernels
+
+
+def edit_job(old: str, new: str) -> None:
+    Path("job.yaml").write_text(JOB.replace(old, new))
+
+
+def add_prompt(line: str) -> None:
+    Path("prompts.tsv").write_text(CATALOG + line, encoding="utf-8")
+
+
+def unknown_key() -> None:
+    edit_job("horizons", "horizon")
+
+
+def wrong_type() -> None:
+    edit_job("[2, 4]", '[2, "4"]')
+
+
+def missing_catalog() -> None:
+    Path("prompts.tsv").unlink()
+
+
+def duplicate_id() -> None:
+    add_prompt("en-1\ten\tordinary\tsomething else\n")
+
+
+def empty_prompt() -> None:
+    add_prompt("en-3\ten\tordinary\t\n")
+
+
+def invalid_utf8() -> None:
+    Path("prompts.tsv").write_bytes(CATALOG.encode() + b"en-3\ten\tordinary\t\xff\xfe\n")
+
+
+def layer_out_of_range() -> None:
+    edit_job("horizons", "fork: {layer: 12}\nhorizons")
+
+
+def horizon_not_increasing() -> None:
+    edit_job("[2, 4]", "[4, 4]")
+
+
+def horizon_beyond_positions() -> None:
+    edit_job("[2, 4]", "[2, 5000]")
+
+
+def no_checkpoint() -> None:
+    Path("nothing").mkdir()
+    edit_job("horizons", "checkpoint: nothing\nhorizons")
+
+
+def copy_of_the_checkpoint() -> Path:
+    shutil.copytree(kernels.builtin_checkpoint(), "mote", copy_function=lambda a, b: Path(b).write_bytes(Path(a).read_bytes()))
+    edit_job("horizons", "checkpoint: mote\nhorizons")
+    return Path("mote")
+
+
+def vocabulary_mismatch() -> None:
+    path = copy_of_the_checkpoint() / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    tokenizer["added_tokens"].append({"id": 8192, "content": "<|more|>", "special": True, **flags})
+    path.write_text(json.dumps(tokenizer))
+
+
+def no_tokenizer() -> None:
+    (copy_of_the_checkpoint() / "tokenizer.json").unlink()
+
+
+def truncated_shard() -> None:  # T27
+    path = sorted(copy_of_the_checkpoint().glob("*.safetensors"))[1]
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+CASES = [
+    (unknown_key, "runner: job.yaml: horizon: found an unknown key, allowed: horizons (nearest)"),
+    (wrong_type, "runner: job.yaml: horizons.1: found '4', allowed: "),
+    (missing_catalog, "runner: prompts.tsv: found no such file"),
+    (duplicate_id, "runner: prompts.tsv: line 5: prompt_id: found en-1 again, after line 2, allowed: unique IDs"),
+    (empty_prompt, "runner: prompts.tsv: line 5: text: found ''"),
+    (invalid_utf8, "runner: prompts.tsv: line 5: found byte 0xff"),
+    (layer_out_of_range, "runner: job.yaml: fork.layer: found 12, allowed: 0..11"),
+    (horizon_not_increasing, "runner: job.yaml: horizons.1: found 4, allowed: more than 4"),
+    (horizon_beyond_positions, "runner: job.yaml: horizons: found 5000"),
+    (no_checkpoint, "nothing/config.json"),
+    (vocabulary_mismatch, "mote/tokenizer.json: vocabulary: found 8193 tokens"),
+    (no_tokenizer, "mote/tokenizer.json: found no such file"),
+    (truncated_shard, "model-00002-of-00003.safetensors"),
+]
+
+
+@pytest.mark.parametrize(("mistake", "said"), CASES, ids=lambda value: getattr(value, "__name__", ""))
+def test_a_mistake_is_one_line_and_ends_with_2(run: Command, mistake: object, said: str) -> None:
+    mistake()  # type: ignore[operator]
+    ended = run("submit", "job.yaml", "--address", "inline")
+    assert ended.code == 2
+    assert ended.err.count("\n") == 1, ended.err
+    assert said in ended.err
+    assert ", allowed: " in ended.err
+    assert not ended.out
+    assert not Path("runs").exists()
+
+
+def test_with_json_a_mistake_is_a_json_value(run: Command) -> None:
+    unknown_key()
+    ended = run("submit", "job.yaml", "--json")
+    assert ended.code == 2
+    assert not ended.err
+    assert ended.json["exit_code"] == 2
+    assert (ended.json["file"], ended.json["key"], ended.json["found"]) == ("job.yaml", "horizon", "an unknown key")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["submit"], ["nonsense"], ["submit", "job.yaml", "--actors", "0"], ["show"], ["retry", "runs/small"]]
+)
+def test_wrong_usage_ends_with_2(run: Command, arguments: list[str]) -> None:
+    ended = run(*arguments)
+    assert ended.code == 2
+    assert "Traceback" not in ended.err
+    assert run(*arguments, "--json").json["error"] == "Usage"
+
+
+@pytest.mark.parametrize("command", ["status", "show", "verify", "resume"])
+def test_what_is_no_run_is_named(run: Command, command: str) -> None:
+    Path("empty").mkdir()
+    ended = run(command, "empty")
+    assert ended.code == 2
+    assert ended.err == "runner: empty/run.json: found no such file, allowed: the record of a run\n"
+
+
+def test_a_directory_that_holds_something_else_is_left_alone(run: Command) -> None:
+    Path("home").mkdir()
+    Path("home/letter.txt").write_text("mine")
+    ended = run("submit", "job.yaml", "--address", "inline", "--run-dir", "home")
+    assert ended.code == 2
+    assert "home: found letter.txt and no run.json" in ended.err
+    assert [path.name for path in Path("home").iterdir()] == ["letter.txt"]
+
+
+def test_a_bug_shows_its_traceback_and_ends_with_1(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(path: object) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr("runner.preflight.load_catalog", broken)
+    ended = run("submit", "job.yaml")
+    assert ended.code == 1
+    assert "Traceback" in ended.err
+    assert run("submit", "job.yaml", "--json").json == {"error": "KeyError", "message": "'a bug'", "exit_code": 1}

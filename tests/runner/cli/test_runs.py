@@ -1,0 +1,248 @@
+"""From submit to verify on the embedded checkpoint, as a user does it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+from small_job import CATALOG, JOB, Command
+
+from runner.claim import Claim
+from runner.disk import Disk
+from runner.interrupt import Interrupted
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def test_submit_prints_the_stage_table_and_where_the_dataset_lies(run: Command) -> None:
+    ended = run("submit", "job.yaml", "--address", "inline")
+    assert ended.code == 0
+    for words in ("Separation by horizon", "2 tokens", "4 tokens", "by language", "by kind", "runs/small/tables", "digest"):
+        assert words in ended.out
+
+
+def test_progress_goes_to_stderr_in_lines_where_there_is_no_terminal(run: Command) -> None:
+    err = run("submit", "job.yaml", "--address", "inline").err.splitlines()
+    assert err[0] == "stage horizon-2: 0/3 units done"
+    assert "stage horizon-2: 3/3 units done" in err
+
+
+def test_a_finished_run_is_only_reported(run: Command, submitted: Path) -> None:
+    before = files(submitted)
+    again = run("submit", "job.yaml", "--address", "inline")
+    assert again.code == 0
+    assert again.out.startswith("runs/small: this run is finished\n")
+    assert "Separation by horizon" in again.out
+    assert files(submitted) == before
+
+
+def test_json_says_what_the_tables_say(run: Command) -> None:
+    report = run("submit", "job.yaml", "--address", "inline", "--json").json
+    assert report["state"] == "finished"
+    assert report["report"][0]["columns"][0] == "horizon"
+    assert report["dataset_digest"] == run("verify", "runs/small", "--json").json["dataset_digest"]
+
+
+def test_a_dry_run_checks_and_writes_nothing(run: Command) -> None:
+    ended = run("submit", "job.yaml", "--dry-run")
+    assert ended.code == 0
+    assert "horizon-2" in ended.out
+    assert not Path("runs").exists()
+
+
+def test_verify_finds_a_finished_run_clean_and_a_damaged_one_not(run: Command, submitted: Path) -> None:
+    assert run("verify", submitted).code == 0
+    path = next(submitted.rglob("*.parquet"))
+    path.chmod(0o600)
+    path.write_bytes(path.read_bytes()[:-1])
+    ended = run("verify", submitted)
+    assert ended.code == 4
+    assert f"fault: {path}" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("fork.layer=4", "job.yaml: fork.layer: found 4, allowed: 5, as the run was started"),
+        ("horizons=[2,5]", "job.yaml: horizons: found [2, 5], allowed: [2, 4], as the run was started"),
+        ("experiment_seed=1", "job.yaml: experiment_seed: found 1, allowed: 20260722"),
+    ],
+)
+def test_a_job_that_means_something_else_is_refused(run: Command, submitted: Path, option: str, said: str) -> None:
+    before = files(submitted)
+    ended = run("submit", "job.yaml", "--address", "inline", "--set", option)
+    assert ended.code == 2
+    assert said in ended.err
+    assert files(submitted) == before
+
+
+@pytest.mark.parametrize("option", ["execution.threads=2", "execution.batch=7", "execution.deadline_s=5", "name=small"])
+def test_how_the_work_is_spread_may_change(run: Command, submitted: Path, option: str) -> None:
+    assert run("submit", "job.yaml", "--address", "inline", "--set", option).code == 0
+
+
+def test_changed_bytes_under_a_used_prompt_id_are_refused(run: Command, submitted: Path) -> None:
+    Path("prompts.tsv").write_text(CATALOG.replace("why the sheep", "why the goat"), encoding="utf-8")
+    ended = run("submit", "job.yaml", "--address", "inline")
+    assert ended.code == 2
+    assert "prompts.tsv: en-1: found text with SHA-256" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("catalog", "said"),
+    [
+        (CATALOG + "en-3\ten\tordinary\tone more\n", "found 4 prompts, 1 of them added, such as en-3"),
+        (CATALOG[: CATALOG.index("en-2")], "found 2 prompts, 1 of them left out, such as en-2"),
+        (CATALOG.replace("ordinary\twhy", "sensitivity\twhy"), "in another order or with another language or kind"),
+    ],
+)
+def test_another_cohort_is_refused(run: Command, submitted: Path, catalog: str, said: str) -> None:
+    Path("prompts.tsv").write_text(catalog, encoding="utf-8")
+    ended = run("submit", "job.yaml", "--address", "inline")
+    assert ended.code == 2
+    assert said in ended.err
+
+
+def test_files_of_another_pyarrow_are_not_mixed(run: Command, submitted: Path) -> None:
+    record = json.loads((submitted / "run.json").read_text())
+    record["versions"]["pyarrow"] = "1.0"
+    (submitted / "run.json").write_text(json.dumps(record))
+    ended = run("resume", submitted, "--address", "inline")
+    assert ended.code == 2
+    assert "versions.pyarrow: found 1.0, allowed: " in ended.err
+
+
+def interrupted(run: Command, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """Stop a run after so many commits, as if its process had been killed."""
+    appended = []
+    append = Disk.append
+
+    def append_or_die(self: Disk, path: Path, data: bytes) -> None:
+        if len(appended) == after:
+            raise Interrupted("killed")
+        appended.append(path)
+        append(self, path, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Disk, "append", append_or_die)
+        assert run("submit", "job.yaml", "--address", "inline").code == 130
+
+
+def test_resume_needs_nothing_but_the_run_directory(run: Command, submitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = files(submitted / "tables")
+    shutil.rmtree(submitted)
+    interrupted(run, monkeypatch, after=2)
+    Path("job.yaml").unlink()
+    Path("prompts.tsv").unlink()
+    assert files(submitted / "tables") != whole
+    assert run("resume", submitted, "--address", "inline", "--threads", "2").code == 0
+    assert files(submitted / "tables") == whole
+
+
+def test_the_same_command_resumes(run: Command, submitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = files(submitted / "tables")
+    shutil.rmtree(submitted)
+    for after in (0, 1, 2):
+        interrupted(run, monkeypatch, after)
+        assert run("verify", submitted).code == 0
+    assert run("submit", "job.yaml", "--address", "inline").code == 0
+    assert files(submitted / "tables") == whole
+
+
+def test_status_and_ls_believe_the_store(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:  # R08
+    interrupted(run, monkeypatch, after=2)
+    assert run("status", "runs/small", "--json").json["state"] == "unfinished"
+    assert run("ls", "--json").json[0]["state"] == "unfinished"
+    run("resume", "runs/small", "--address", "inline")
+    assert run("status", "runs/small", "--json").json["state"] == "finished"
+    assert "finished" in run("ls").out
+    assert "horizon-4" in run("status", "runs/small", "--watch").out
+
+
+def test_a_run_with_a_driver_is_busy(run: Command, submitted: Path) -> None:
+    (submitted / "finished.json").unlink()
+    with Claim(submitted / "claim"):
+        ended = run("submit", "job.yaml", "--address", "inline")
+        assert run("status", submitted, "--json").json["driver"].startswith(f"process {os.getpid()} on host")
+    assert ended.code == 5
+    assert f"process {os.getpid()} on host" in ended.err
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Disk, path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Disk, "append", full)
+        ended = run("submit", "job.yaml", "--address", "inline")
+    assert ended.code == 1
+    assert ended.err.splitlines()[-1] == "runner: runs/small/commits/horizon-2.log: No space left on device"
+    assert "Traceback" not in ended.err
+    assert run("submit", "job.yaml", "--address", "inline").code == 0
+
+
+def test_show_prints_native_and_branch_with_their_tokens(run: Command, submitted: Path) -> None:
+    rows = run("show", submitted, "zh-1", "--json").json
+    assert [row["stage"] for row in rows] == ["horizon-2", "horizon-4"][: len(rows)]
+    out = run("show", submitted, "zh-1").out
+    assert "朋友昨天打来电话" in out
+    for token in rows[-1]["native_token_ids"]:
+        assert str(token) in out
+
+
+def test_show_names_a_prompt_it_does_not_know(run: Command, submitted: Path) -> None:
+    ended = run("show", submitted, "fr-1")
+    assert ended.code == 2
+    assert "prompt_id: found fr-1" in ended.err
+
+
+def test_show_lists_every_prompt(run: Command, submitted: Path) -> None:
+    out = run("show", submitted).out
+    for prompt in ("en-1", "zh-1", "en-2"):
+        assert prompt in out
+
+
+def test_plan_tells_why_units_are_stale(run: Command, submitted: Path) -> None:  # R06
+    assert "3" in run("plan", "job.yaml").out
+    out = run("plan", "job.yaml", "--set", "fork.layer=4").out
+    assert "stage horizon-2: 3 units are stale: parameters.fork.layer changed" in out
+    units = run("plan", "job.yaml", "--json").json["stages"]["horizon-2"]
+    assert [unit["reason"] for unit in units] == ["done"] * 3
+
+
+def test_nothing_of_a_run_is_open_to_others(run: Command, submitted: Path) -> None:
+    assert all(stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 for path in [submitted, *submitted.rglob("*")])
+
+
+def test_doctor_says_what_a_checkpoint_is(run: Command) -> None:
+    found = run("doctor", "--json").json
+    assert found["checkpoint"]["tensors"] == 2733
+    assert found["checkpoint"]["shards"] == 3
+    assert len(found["checkpoint"]["identity"]) == 64
+    assert found["checkpoint"]["identity"] in run("doctor").out
+
+
+def test_doctor_names_the_fault_of_what_is_no_checkpoint(run: Command) -> None:
+    ended = run("doctor", "--checkpoint", ".")
+    assert ended.code == 2
+    assert "config.json" in ended.err
+
+
+def test_schema_prints_the_job_schema_and_the_tables(run: Command) -> None:
+    assert "BreadthJob" in run("schema").json["$defs"]
+    assert run("schema", "breadth_units").json["schema_version"] == 1
+
+
+def test_an_absolute_catalog_is_copied_into_the_run(run: Command) -> None:
+    Path("elsewhere").mkdir()
+    Path("prompts.tsv").rename("elsewhere/p.tsv")
+    Path("job.yaml").write_text(JOB.replace("prompts.tsv", str(Path("elsewhere/p.tsv").absolute())))
+    assert run("submit", "job.yaml", "--address", "inline").code == 0
+    assert Path("runs/small/catalog.tsv").read_text("utf-8") == CATALOG
