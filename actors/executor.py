@@ -7,7 +7,7 @@ Two implementations share this interface: `actors.inline.InlineExecutor` in the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import kernels
@@ -25,7 +25,10 @@ class WorkerSpec:
 
 @dataclass(frozen=True)
 class WorkerReport:
-    """What a worker says of itself before it gets work. Equal build and checkpoint identity are required of a fleet."""
+    """What a worker says of itself before it gets work. Equal build and checkpoint identity are required of a fleet.
+
+    environment: the rest of study A.2, by name: operating system, CPU, cores it may use, memory.
+    """
 
     worker: str
     host: str
@@ -37,6 +40,7 @@ class WorkerReport:
     tokenizer_identity: str
     versions: dict[str, str]
     threads: int
+    environment: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

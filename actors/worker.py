@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import kernels
+from actors.environment import environment
 from actors.executor import Done, Execute, Failed, FailureKind, Session, WorkerReport, WorkerSpec
 from actors.tokenizer import CheckpointTokenizer
 from schemas.errors import ConformanceFinding, InvalidInput
@@ -64,6 +65,7 @@ class Worker:
             tokenizer_identity=self._tokenizer.identity,
             versions={"python": platform.python_version()} | _package_versions(),
             threads=self.session.decoder.threads,
+            environment=environment(),
         )
 
     def run(self, execute: Execute, lease: Lease) -> Outcome:

@@ -59,6 +59,11 @@ class RunPaths:
     def findings(self) -> Path:
         return self.root / "findings"
 
+    @property
+    def support(self) -> Path:
+        """Derived tables, which `runner export` writes; no part of the dataset, and never read."""
+        return self.root / "support"
+
     def directories(self) -> tuple[Path, ...]:
         """What a new run creates, parents first; a table's own directory comes with its first file."""
         return (self.root, self.plans, self.commits, self.failures, self.tables, self.findings)

@@ -16,6 +16,7 @@ from typing import NoReturn
 import click
 
 from runner.cli.doctor import doctor
+from runner.cli.export import export
 from runner.cli.ls import ls
 from runner.cli.plan import plan
 from runner.cli.resume import resume
@@ -46,7 +47,7 @@ def cli() -> None:
     """
 
 
-for command in (submit, plan, status, ls, show, verify, resume, retry, doctor, schema):
+for command in (submit, plan, status, ls, show, export, verify, resume, retry, doctor, schema):
     cli.add_command(command)
 
 

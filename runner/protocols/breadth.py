@@ -103,12 +103,15 @@ def check(experiment: Experiment, committed: Committed) -> list[str]:
 
 
 def report(experiment: Experiment, committed: Committed) -> list[ReportTable]:
-    job = _breadth(experiment.job)
-    rows = {
+    return report_tables(account(experiment.prompts, separations(experiment, committed)))
+
+
+def separations(experiment: Experiment, committed: Committed) -> dict[int, list[dict[str, Any]]]:
+    """Horizon -> rows of breadth_units, less all but prompt_id and separated."""
+    return {
         horizon: committed.table(_stage(horizon), BREADTH_UNITS.name).select(["prompt_id", "separated"]).to_pylist()
-        for horizon in job.horizons
+        for horizon in _breadth(experiment.job).horizons
     }
-    return report_tables(account(experiment.prompts, rows))
 
 
 def _differences(earlier: Mapping[str, Any] | None, row: Mapping[str, Any]) -> list[str]:
@@ -137,4 +140,4 @@ def _breadth(job: Job) -> BreadthJob:
     return job
 
 
-__all__ = ["check", "execute", "name", "preflight", "report", "schemas", "stages", "units"]
+__all__ = ["check", "execute", "name", "preflight", "report", "schemas", "separations", "stages", "units"]

@@ -1,0 +1,24 @@
+"""Support tables of the study (A.4), one small module each, written by `runner export`.
+
+To add one: a module with a SupportTable, its line in TABLES, then `python -m runner.support.document` for docs/tables.md.
+"""
+
+from __future__ import annotations
+
+from runner.support.breadth_summary import BREADTH_SUMMARY
+from runner.support.replay_environment import REPLAY_ENVIRONMENT
+from runner.support.table import SupportTable
+
+TABLES: tuple[SupportTable, ...] = (
+    BREADTH_SUMMARY,
+    REPLAY_ENVIRONMENT,
+)
+"""A line a table."""
+
+
+def tables_of(protocol: str) -> list[SupportTable]:
+    """The tables that a run of this protocol has."""
+    return [table for table in TABLES if table.protocol in ("", protocol)]
+
+
+__all__ = ["TABLES", "SupportTable", "tables_of"]
