@@ -63,7 +63,7 @@ def finish(store: RunStore, stages: Sequence[str]) -> None:
     if failures:
         stage, failure = failures[0]
         raise UnitsFailed(
-            f"{len(failures)} units are set aside; the first: prompt {failure.prompt_id} in stage {stage}: "
+            f"units set aside: {len(failures)}; the first: prompt {failure.prompt_id} in stage {stage}: "
             f"{failure.kind} after {failure.strikes} tries: {failure.error}"
         )
     for count in verdict(store, stages).stages:

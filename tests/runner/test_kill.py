@@ -1,0 +1,160 @@
+"""Drivers and actors killed at random moments, drivers interrupted by Ctrl-C: the dataset is that of an undisturbed run, byte for byte.
+
+The short form works in one process on three prompts, the long one (marked slow) with Ray on the main job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+JOBS = Path(__file__).parents[2] / "jobs"
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """A job, how to submit it, what an undisturbed run of it gives, and how long that takes."""
+
+    job: Path
+    options: tuple[str, ...]
+    dataset: dict[str, bytes]
+    seconds: float
+
+
+def start(job: Path, root: Path, *options: str) -> subprocess.Popen[bytes]:
+    """A driver in a process group of its own, as a shell would start it."""
+    command = [sys.executable, "-m", "runner", "submit", str(job), "--run-dir", str(root), *options]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0)
+
+
+def end(driver: subprocess.Popen[bytes]) -> int:
+    return driver.wait(timeout=600)
+
+
+def dataset(root: Path) -> dict[str, bytes]:
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in sorted((root / "tables").rglob("*.parquet"))}
+
+
+def verified(root: Path) -> int:
+    return subprocess.run(
+        [sys.executable, "-m", "runner", "verify", str(root)], stdout=subprocess.DEVNULL, check=False
+    ).returncode
+
+
+def run_undisturbed(job: Path, root: Path, *options: str) -> Undisturbed:
+    began = time.monotonic()
+    assert end(start(job, root, *options)) == 0
+    return Undisturbed(job, options, dataset(root), time.monotonic() - began)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    folder = tmp_path_factory.mktemp("small")
+    (folder / "prompts.tsv").write_bytes((JOBS / "prompts" / "depth_3.tsv").read_bytes())
+    job = "schema_version: 1\nname: small\nprotocol: breadth\ncatalog: prompts.tsv\nhorizons: [4, 8, 16]\n"
+    (folder / "job.yaml").write_text(job)
+    return run_undisturbed(folder / "job.yaml", folder / "run", "--address", "inline")
+
+
+@pytest.fixture(scope="module")
+def main_job(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    return run_undisturbed(JOBS / "breadth.yaml", tmp_path_factory.mktemp("main") / "run")
+
+
+def resumes(root: Path, undisturbed: Undisturbed, *options: str) -> None:
+    if (root / "run.json").exists():
+        assert verified(root) == 0
+    assert end(start(undisturbed.job, root, *undisturbed.options, *options)) == 0
+    assert dataset(root) == undisturbed.dataset
+    assert verified(root) == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_killed_driver_resumes_to_the_same_bytes(small: Undisturbed, tmp_path: Path, seed: int) -> None:
+    driver = start(small.job, tmp_path / "run", *small.options)
+    time.sleep(small.seconds * random.Random(seed).random())
+    driver.kill()
+    end(driver)
+    resumes(tmp_path / "run", small)
+
+
+def test_a_run_killed_over_and_over_ends_with_the_same_bytes(small: Undisturbed, tmp_path: Path) -> None:
+    moments = random.Random(0)
+    for _ in range(5):
+        driver = start(small.job, tmp_path / "run", *small.options)
+        time.sleep(small.seconds * moments.uniform(0.4, 1))
+        driver.kill()
+        end(driver)
+    resumes(tmp_path / "run", small)
+
+
+def test_ctrl_c_keeps_what_is_in_flight_and_ends_with_130(small: Undisturbed, tmp_path: Path) -> None:
+    driver = start(small.job, tmp_path / "run", *small.options)
+    wait_for(tmp_path / "run" / "plans" / "horizon-4.jsonl")
+    os.killpg(driver.pid, signal.SIGINT)
+    assert end(driver) == 130
+    resumes(tmp_path / "run", small)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_kill_of_driver_or_actor_on_the_main_job(main_job: Undisturbed, tmp_path: Path, seed: int) -> None:
+    moments = random.Random(seed)
+    actors = ("--actors", str(1 + seed % 2))
+    driver = start(main_job.job, tmp_path / "run", *actors)
+    time.sleep(main_job.seconds * moments.random())
+    if seed % 4 < 2:
+        driver.kill()
+        end(driver)
+    else:
+        killed = list(workers(driver.pid))
+        for pid in killed[:1]:
+            os.kill(pid, signal.SIGKILL)
+        assert end(driver) == 0
+    # Resumed by the other number of actors.
+    resumes(tmp_path / "run", main_job, "--actors", str(2 - seed % 2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_with_ray_reaches_the_driver_only(main_job: Undisturbed, tmp_path: Path, presses: int) -> None:
+    driver = start(main_job.job, tmp_path / "run", "--actors", "2")
+    wait_for(tmp_path / "run" / "tables" / "breadth_units")
+    for _ in range(presses):
+        os.killpg(driver.pid, signal.SIGINT)  # as a terminal does: every process of the group gets it
+        time.sleep(0.05)
+    assert end(driver) == 130
+    assert not list(workers(driver.pid))
+    resumes(tmp_path / "run", main_job)
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 120
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def workers(driver: int) -> Iterator[int]:
+    """Actor processes below a driver."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    for pid in parents:
+        above = pid
+        while above in parents and above != driver:
+            above = parents[above]
+        with contextlib.suppress(OSError):
+            if above == driver and Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::WorkerActor"):
+                yield pid

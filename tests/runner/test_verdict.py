@@ -1,0 +1,50 @@
+"""The verdict comes from the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tiny_run import DirectedExecutor, drive, open_store
+
+from runner.verdict import StageCount, finish, verdict
+from schemas.errors import ConformanceFinding, UnitsFailed
+
+STAGES = ("4", "8")
+
+
+def test_a_run_that_was_not_begun_is_unfinished(tmp_path: Path) -> None:
+    result = verdict(open_store(tmp_path), STAGES)
+    assert result.state == "unfinished"
+    assert result.stages == [StageCount("4", None, 0, 0), StageCount("8", None, 0, 0)]
+
+
+def test_a_run_is_finished_when_it_is_marked_and_not_before(tmp_path: Path) -> None:
+    store = drive(tmp_path)
+    assert verdict(store, STAGES).state == "unfinished"
+    finish(store, STAGES)
+    assert verdict(store, STAGES).state == "finished"
+    assert store.finished() == {**(store.finished() or {}), "dataset_digest": store.dataset_digest()}
+
+
+def test_a_run_with_units_set_aside_has_failed_and_names_one(tmp_path: Path) -> None:
+    store = drive(tmp_path, DirectedExecutor(trouble=lambda lease: "crash" if lease.units[0].prompt_id == "p0" else None))
+    assert verdict(store, STAGES).state == "failed"
+    with pytest.raises(UnitsFailed, match="units set aside: 1; the first: prompt p0 in stage 4: crash after 3 tries"):
+        finish(store, STAGES)
+    assert store.finished() is None
+
+
+def test_a_run_that_gave_other_bytes_differs_for_ever(tmp_path: Path) -> None:
+    store = drive(tmp_path)
+    store.paths.finding("sums", "4", "a" * 64).write_bytes(b"")
+    assert verdict(store, STAGES).state == "differs"
+    with pytest.raises(ConformanceFinding, match="gave other bytes"):
+        finish(store, STAGES)
+
+
+def test_a_run_that_is_not_whole_cannot_be_marked(tmp_path: Path) -> None:
+    store = drive(tmp_path)
+    store.commits("8").popitem()
+    with pytest.raises(RuntimeError, match="stage 8 was worked off"):
+        finish(store, STAGES)
