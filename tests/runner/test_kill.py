@@ -1,4 +1,4 @@
-"""Drivers and actors killed at random moments, drivers interrupted by Ctrl-C: the dataset is that of an undisturbed run, byte for byte.
+"""Drivers and actors killed at random moments, drivers interrupted by Ctrl-C: the dataset is that of an undisturbed run.
 
 The short form works in one process on three prompts, the long one (marked slow) with Ray on the main job.
 """
