@@ -218,8 +218,8 @@ TEST(wrong_dtypes_are_refused) {
            "shard: layers.0.attn.wkv.scale|BF16 [1, 2]|F8_E8M0 [1, 2]");
 }
 
-// Read as FP8, FP4 nibbles would give a model that runs and is wrong: the tag decides, so the shape must fit the tag (known
-// failure T23).
+// Read as FP8, FP4 nibbles would give a model that runs and is wrong: the tag decides, so the shape must fit
+// the tag.
 TEST(fp4_and_fp8_are_told_apart_by_tag) {
   CHECK_EQ(refusal("I8", "layers.1.ffn.experts.0.w1.weight", store("F8_E4M3", {32, 80})),
            "shard: layers.1.ffn.experts.0.w1.weight|F8_E4M3 [32, 80]|F8_E4M3 [32, 160]");
