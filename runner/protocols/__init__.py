@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from runner.protocol import ExperimentProtocol
-from runner.protocols import breadth
+from runner.protocols import breadth, persistent_state, post_mhc
 
 MODULES: tuple[ExperimentProtocol, ...] = (
     breadth,
+    post_mhc,
+    persistent_state,
 )  # fmt: skip
 """A line a protocol."""
 

@@ -12,9 +12,12 @@ from collections.abc import Mapping
 
 from schemas.job.breadth import BreadthJob, Fork
 from schemas.job.common import LANGUAGE, SLUG, Composition, Execution, ForkPoint, Job, Kind, Model
+from schemas.job.substitution import BranchFork, PersistentStateJob, PostMhcJob
 
 MODELS: tuple[type[Job], ...] = (
     BreadthJob,
+    PostMhcJob,
+    PersistentStateJob,
 )  # fmt: skip
 """A line a protocol; the order is the one in which error lines and the JSON Schema name them."""
 
@@ -26,6 +29,7 @@ __all__ = [
     "MODELS",
     "PROTOCOLS",
     "SLUG",
+    "BranchFork",
     "BreadthJob",
     "Composition",
     "Execution",
@@ -34,4 +38,6 @@ __all__ = [
     "Job",
     "Kind",
     "Model",
+    "PersistentStateJob",
+    "PostMhcJob",
 ]

@@ -13,13 +13,28 @@ from collections.abc import Mapping
 
 from schemas.table import TableSpec
 from schemas.tables.breadth import BREADTH_CLASSES, BREADTH_UNITS
+from schemas.tables.persistent_state import PERSISTENT_STATE_CHECKPOINTS, PERSISTENT_STATE_LAYERS, PERSISTENT_STATE_UNITS
+from schemas.tables.post_mhc import POST_MHC_CHECKPOINTS, POST_MHC_PREFORK, POST_MHC_UNITS
 
 SPECS: tuple[TableSpec, ...] = (
     *(BREADTH_UNITS, BREADTH_CLASSES),
+    *(POST_MHC_UNITS, POST_MHC_PREFORK, POST_MHC_CHECKPOINTS),
+    *(PERSISTENT_STATE_UNITS, PERSISTENT_STATE_LAYERS, PERSISTENT_STATE_CHECKPOINTS),
 )  # fmt: skip
 """A line a protocol."""
 
 TABLES: Mapping[str, TableSpec] = {spec.name: spec for spec in SPECS}
 """Every table, by name."""
 
-__all__ = ["BREADTH_CLASSES", "BREADTH_UNITS", "SPECS", "TABLES"]
+__all__ = [
+    "BREADTH_CLASSES",
+    "BREADTH_UNITS",
+    "PERSISTENT_STATE_CHECKPOINTS",
+    "PERSISTENT_STATE_LAYERS",
+    "PERSISTENT_STATE_UNITS",
+    "POST_MHC_CHECKPOINTS",
+    "POST_MHC_PREFORK",
+    "POST_MHC_UNITS",
+    "SPECS",
+    "TABLES",
+]
