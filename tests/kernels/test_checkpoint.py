@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +26,7 @@ from layouts import (
 
 import kernels
 
+TABLE = "layers.0.ffn.gate.tid2eid"
 ISSUE_LIST = (
     "missing-shard",
     "truncated-shard",
@@ -235,3 +238,18 @@ def test_float32_storage_opens(tmp_path: Path) -> None:
 
     edit_json(directory / INDEX, without_scales)
     assert set(kernels.Checkpoint.open(directory).dtype_counts) == {"F32", "I64"}
+
+
+def test_hash_table_with_a_bad_expert_is_refused_when_used(tmp_path: Path) -> None:
+    """Values are payload, which opening doesn't read."""
+    directory = shutil.copytree(kernels.builtin_checkpoint(), tmp_path / "copy")
+    shard = shard_of(directory, TABLE)
+    data = bytearray(shard.path.read_bytes())
+    at = len(data) - shard.payload + shard.header[TABLE]["data_offsets"][0]
+    data[at : at + 8] = struct.pack("<q", 32)
+    replace(shard.path, bytes(data))
+    decoder = kernels.Decoder(kernels.Checkpoint.open(directory))
+    assert decoder.step([kernels.Row(decoder.new_state(), [1])])
+    with pytest.raises(kernels.CheckpointError) as caught:
+        decoder.step([kernels.Row(decoder.new_state(), [0])])
+    assert caught.value.key.startswith(f"{TABLE}[0]")

@@ -205,24 +205,4 @@ void check_layout(const Config& config, const StoredTensors& stored, const std::
   check.refuse_unknown();
 }
 
-void read_tid2eid(const Tensor& table, std::int64_t token, int n_routed_experts, const std::string& file, const std::string& name,
-                  int* ids) {
-  const std::int64_t columns = table.shape[1];
-  for (std::int64_t i = 0; i < columns; ++i) {
-    const std::int64_t at = token * columns + i;
-    std::int64_t id = 0;
-    if (table.dtype == DType::I64) {
-      std::memcpy(&id, table.data + at * 8, 8);
-    } else {
-      std::int32_t narrow = 0;
-      std::memcpy(&narrow, table.data + at * 4, 4);
-      id = narrow;
-    }
-    if (id < 0 || id >= n_routed_experts)
-      throw CheckpointError(file, name + "[" + std::to_string(token) + "][" + std::to_string(i) + "]",
-                            "expert id " + std::to_string(id), "0.." + std::to_string(n_routed_experts - 1));
-    ids[i] = static_cast<int>(id);
-  }
-}
-
 }  // namespace kernels

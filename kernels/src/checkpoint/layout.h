@@ -1,14 +1,12 @@
 // The tensors that a checkpoint of the official layout holds (reference section 2), and the check of a directory against them.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/config.h"
 #include "checkpoint/safetensors.h"
 
@@ -45,10 +43,5 @@ using StoredTensors = std::unordered_map<std::string_view, StoredTensor>;
 // Checks that `stored` is exactly the layout of `config` plus any mtp.*, each with an allowed dtype and its shape. Throws
 // CheckpointError with the first fault, in layer order, then unknown tensors by name; for a missing tensor it names `file`.
 void check_layout(const Config& config, const StoredTensors& stored, const std::string& file);
-
-// Row `token` of a hash layer's tid2eid: num_experts_per_tok expert ids, in stored order, into `ids`. The values are payload, so
-// open() has not seen them: a value outside 0..n_routed_experts-1 throws CheckpointError with `file` and `name`.
-void read_tid2eid(const Tensor& table, std::int64_t token, int n_routed_experts, const std::string& file, const std::string& name,
-                  int* ids);
 
 }  // namespace kernels

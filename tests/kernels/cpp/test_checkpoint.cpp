@@ -100,17 +100,6 @@ TEST(the_embedded_checkpoint_opens) {
   CHECK_EQ(checkpoint->config().compress_ratios.size(), 12u);
 }
 
-TEST(the_embedded_hash_tables_hold_expert_ids) {
-  const auto checkpoint = Checkpoint::open("kernels/checkpoints/mote");
-  const kernels::Config& config = checkpoint->config();
-  for (int layer = 0; layer < config.num_hash_layers; ++layer) {
-    const std::string name = "layers." + std::to_string(layer) + ".ffn.gate.tid2eid";
-    int ids[kernels::kMaxExpertsPerTok];
-    for (int token = 0; token < config.vocab_size; ++token)
-      kernels::read_tid2eid(checkpoint->tensor(name), token, config.n_routed_experts, checkpoint->directory(), name, ids);
-  }
-}
-
 TEST(a_single_file_needs_no_index) {
   const tiny::Directory directory;
   const Model model;

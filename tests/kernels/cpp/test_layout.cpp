@@ -1,7 +1,6 @@
 #include "checkpoint/layout.h"
 
 #include <algorithm>
-#include <cstring>
 #include <deque>
 #include <string>
 
@@ -218,8 +217,7 @@ TEST(wrong_dtypes_are_refused) {
            "shard: layers.0.attn.wkv.scale|BF16 [1, 2]|F8_E8M0 [1, 2]");
 }
 
-// Read as FP8, FP4 nibbles would give a model that runs and is wrong: the tag decides, so the shape must fit
-// the tag.
+// Read as FP8, FP4 nibbles would give a model that runs and is wrong: the tag decides, so the shape must fit it.
 TEST(fp4_and_fp8_are_told_apart_by_tag) {
   CHECK_EQ(refusal("I8", "layers.1.ffn.experts.0.w1.weight", store("F8_E4M3", {32, 80})),
            "shard: layers.1.ffn.experts.0.w1.weight|F8_E4M3 [32, 80]|F8_E4M3 [32, 160]");
@@ -240,33 +238,4 @@ TEST(scales_stand_only_beside_quantised_weights) {
 TEST(float32_scales_are_refused_as_such) {
   CHECK_EQ(refusal("F8_E4M3", "layers.0.attn.wkv.scale", store("F32", {1, 2})),
            "shard: layers.0.attn.wkv.scale|an F32 scale, as Flash-Base stores them|F8_E8M0 [1, 2]: F32 scales are not supported");
-}
-
-TEST(hash_rows_are_read_from_both_widths) {
-  const std::int64_t wide[] = {3, 0, 1, 2};
-  const std::int32_t narrow[] = {3, 0, 1, 2};
-  for (const bool is_wide : {true, false}) {
-    // One byte off any alignment, as a header of odd length leaves it.
-    std::vector<std::uint8_t> bytes(1 + sizeof wide);
-    std::memcpy(bytes.data() + 1, is_wide ? static_cast<const void*>(wide) : narrow, is_wide ? sizeof wide : sizeof narrow);
-    const kernels::Tensor table{
-        is_wide ? kernels::DType::I64 : kernels::DType::I32, 2, {2, 2}, bytes.data() + 1, is_wide ? 32u : 16u};
-    int ids[2] = {};
-    kernels::read_tid2eid(table, 1, 4, "f", "t", ids);
-    CHECK_EQ(ids[0], 1);
-    CHECK_EQ(ids[1], 2);
-  }
-}
-
-TEST(hash_rows_with_bad_ids_are_refused) {
-  const std::int64_t values[] = {0, 4, -1, 0, 0, std::int64_t{1} << 32};
-  const kernels::Tensor table{kernels::DType::I64, 2, {3, 2}, reinterpret_cast<const std::uint8_t*>(values), sizeof values};
-  int ids[2] = {};
-  const auto refused = [&](std::int64_t token) {
-    const auto error = ERROR_OF(kernels::read_tid2eid(table, token, 4, "f", "t", ids));
-    return error.key + "|" + error.found + "|" + error.allowed;
-  };
-  CHECK_EQ(refused(0), "t[0][1]|expert id 4|0..3");
-  CHECK_EQ(refused(1), "t[1][0]|expert id -1|0..3");
-  CHECK_EQ(refused(2), "t[2][1]|expert id 4294967296|0..3");
 }
