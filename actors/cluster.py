@@ -13,6 +13,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import stat
 import tempfile
 import time
@@ -30,6 +31,8 @@ OBJECT_STORE_BYTES = 256 << 20
 
 EXIT_SECONDS = 10.0
 """Ray's processes end within about two seconds of a shutdown; after this long they are killed."""
+
+CONNECT_SECONDS = 10.0
 
 _DIRECTORY_PREFIX = "rn-"
 _LOCK = "driver.lock"
@@ -86,8 +89,9 @@ class Cluster:
 
         The token is the one Ray finds by itself (RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH, ~/.ray/auth_token).
         """
-        if address == "local" or "://" in address:
-            raise InvalidInput("cluster address", "", repr(address), '"auto" or HOST:PORT')
+        target = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
+        if target != "auto":
+            _require_listener(target)
         _quieten()
         try:
             ray.init(address=address, log_to_driver=False, configure_logging=False)
@@ -139,6 +143,17 @@ def available_cpus() -> int:
     except (OSError, ValueError):
         return count
     return count if quota == "max" else max(1, min(count, int(quota) // int(period)))
+
+
+def _require_listener(address: str) -> None:
+    """Raise ClusterUnreachable unless something listens at HOST:PORT; Ray itself takes a quarter of an hour to say so."""
+    host, colon, port = address.rpartition(":")
+    if not (host and colon and port.isdecimal()) or "/" in host:
+        raise InvalidInput("cluster address", "", repr(address), '"auto" or HOST:PORT')
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        raise ClusterUnreachable(f"nothing answers at {address}: {error.strerror or error}") from None
 
 
 def _quieten() -> None:
