@@ -96,14 +96,12 @@ class Driver:
         strikes: Counter[str] = Counter()
         losses = 0
         while queue or in_flight:
-            while queue and self._executor.slots() and not self._interrupt.requested:
-                lease = queue.take(workers=len(self._executor.workers()))
-                in_flight[lease.lease_id] = lease
-                self._executor.submit(lease)
+            self._hand_out(queue, in_flight)
             if self._interrupt.requested and not in_flight:
                 raise Interrupted(f"interrupted in stage {stage}; what was in flight is committed")
             for event in self._executor.wait(_WAIT_SECONDS):
                 self._log(event)
+                self._hand_out(queue, in_flight)  # whoever is idle again need not wait for our disk
                 if isinstance(event, Done):
                     in_flight.pop(event.lease.lease_id, None)
                     outcome = commit(self._store, stage, event.results)
@@ -124,6 +122,12 @@ class Driver:
             units_out = sum(len(lease.units) for lease in in_flight.values())
             self._progress.working(in_flight=units_out, workers=len(self._executor.workers()))
         self._next_lease = queue.next_id
+
+    def _hand_out(self, queue: LeaseQueue, in_flight: dict[int, Lease]) -> None:
+        while queue and self._executor.slots() and not self._interrupt.requested:
+            lease = queue.take(workers=len(self._executor.workers()))
+            in_flight[lease.lease_id] = lease
+            self._executor.submit(lease)
 
     def _strike(self, stage: str, event: Failed, strikes: Counter[str], queue: LeaseQueue) -> None:
         """Every unit of the lease is suspect and goes on alone, so that only the one that does harm reaches the limit."""

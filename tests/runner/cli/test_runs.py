@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from small_job import CATALOG, JOB, Command
 
+import kernels
+from actors.tokenizer import CheckpointTokenizer
 from runner.claim import Claim
 from runner.disk import Disk
 from runner.interrupt import Interrupted
@@ -195,6 +197,15 @@ def test_show_prints_native_and_branch_with_their_tokens(run: Command, submitted
     assert "朋友昨天打来电话" in out
     for token in rows[-1]["native_token_ids"]:
         assert str(token) in out
+
+
+def test_texts_are_stored_whole_however_many_lines(run: Command, submitted: Path) -> None:  # R09
+    tokenizer = CheckpointTokenizer(kernels.builtin_checkpoint(), checkpoint_vocab_size=8192)
+    rows = run("show", submitted, "--json").json
+    assert rows
+    for row in rows:
+        assert row["native_text"] == tokenizer.decode(row["native_token_ids"])
+        assert row["branch_text"] == tokenizer.decode(row["branch_token_ids"])
 
 
 def test_show_names_a_prompt_it_does_not_know(run: Command, submitted: Path) -> None:
