@@ -14,7 +14,7 @@
 
 namespace kernels {
 
-constexpr int kMaxStreams = 16;            // hc_mult
+constexpr int kMaxStreams = kMaxHcMult;
 
 // Activations [count, width], one row an item.
 class Buffer {

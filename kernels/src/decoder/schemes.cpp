@@ -58,7 +58,8 @@ void aggregate(const Ops& ops, Scheme scheme, const std::vector<int>& order, con
   if (scheme == Scheme::native) {
     sequence.resize(k);
     std::iota(sequence.begin(), sequence.end(), 0);
-    std::sort(sequence.begin(), sequence.end(), [&](int a, int b) { return ids[a] < ids[b]; });
+    // stable: a hash table may name an expert twice
+    std::stable_sort(sequence.begin(), sequence.end(), [&](int a, int b) { return ids[a] < ids[b]; });
   }
   const float* ordered[kMaxTerms];
   for (int i = 0; i < k; ++i) ordered[i] = terms[sequence[i]];

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/config.h"
 #include "ops/ops.h"
 
 namespace kernels {
@@ -13,7 +14,7 @@ enum class Scheme { native, P32, C, A, B };
 Scheme parse_scheme(const std::string& name);  // throws InterventionError
 const char* scheme_name(Scheme scheme);
 
-constexpr int kMaxTerms = 8;                   // experts a token; 8! orders
+constexpr int kMaxTerms = kMaxExpertsPerTok;  // 8! orders
 
 int order_count(int k);                        // k!
 std::vector<int> permutation(int rank, int k);                     // lexicographic; throws InterventionError out of range

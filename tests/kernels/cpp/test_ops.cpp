@@ -1,0 +1,223 @@
+#include "ops/ops.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "check.h"
+#include "decoder/bf16.h"
+
+using kernels::Format;
+using kernels::Matrix;
+using kernels::Ops;
+
+namespace {
+
+std::vector<const Ops*> tables() {
+  std::vector<const Ops*> out = {kernels::scalar_ops()};
+  if (kernels::avx2_ops()) out.push_back(kernels::avx2_ops());
+  if (kernels::avx512_ops()) out.push_back(kernels::avx512_ops());
+  return out;
+}
+
+// Values over many binades, signed zeros and subnormals among them.
+std::vector<float> values(int n, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::uniform_int_distribution<int> exponent(-8, 8);
+  std::vector<float> out(static_cast<std::size_t>(n));
+  for (float& v : out) v = std::ldexp(normal(random), exponent(random));
+  out[0] = 0.0f;
+  out[1] = -0.0f;
+  out[2] = std::numeric_limits<float>::denorm_min();
+  return out;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), 4 * a.size()) == 0;
+}
+
+// Runs `body(ops, out)` with every table and requires equal bits.
+template <class Body> void agree(int n, Body body) {
+  std::vector<float> expected;
+  for (const Ops* ops : tables()) {
+    std::vector<float> out(static_cast<std::size_t>(n), -1.0f);
+    body(*ops, out.data());
+    if (expected.empty()) expected = out;
+    else if (!same_bits(out, expected)) throw check::Failure(std::string(ops->name) + " differs from scalar");
+  }
+}
+
+struct Weights {
+  Matrix matrix;
+  std::vector<std::uint8_t> data, scale;
+};
+
+Weights weights(Format format, int rows, int cols) {
+  Weights w;
+  std::mt19937 random(7);
+  const std::size_t count = static_cast<std::size_t>(rows) * cols;
+  if (format == Format::F32) {
+    const std::vector<float> v = values(static_cast<int>(count), 9);
+    w.data.resize(4 * count);
+    std::memcpy(w.data.data(), v.data(), w.data.size());
+  } else if (format == Format::BF16) {
+    const std::vector<float> v = values(static_cast<int>(count), 9);
+    for (const float f : v) {
+      std::uint32_t u;
+      std::memcpy(&u, &f, 4);
+      w.data.push_back(static_cast<std::uint8_t>(u >> 16));
+      w.data.push_back(static_cast<std::uint8_t>(u >> 24));
+    }
+  } else {
+    w.data.resize(format == Format::E4M3 ? count : count / 2);
+    for (std::uint8_t& b : w.data) {
+      b = static_cast<std::uint8_t>(random());
+      if (format == Format::E4M3 && (b & 0x7F) == 0x7F) b = 0x7E;  // not NaN
+    }
+    w.scale.resize(format == Format::E4M3 ? static_cast<std::size_t>((rows + 127) / 128) * ((cols + 127) / 128) : count / 32);
+    for (std::uint8_t& b : w.scale) b = static_cast<std::uint8_t>(120 + random() % 12);
+    w.scale[0] = 0;  // 2^-127
+  }
+  w.matrix = {format, rows, cols, w.data.data(), w.scale.empty() ? nullptr : w.scale.data()};
+  return w;
+}
+
+}  // namespace
+
+TEST(linear_of_any_format_batch_and_split_gives_the_scalar_bits) {
+  const int rows = 133, cols = 160;  // ragged blocks of 128, a last block of rows shorter than four
+  for (const Format format : {Format::F32, Format::BF16, Format::E4M3, Format::E2M1}) {
+    const Weights w = weights(format, rows, cols);
+    for (const int batch : {1, 2, 3, 4, 5, 8, 11}) {
+      std::vector<float> x;
+      for (int b = 0; b < batch; ++b) {
+        const std::vector<float> one = values(cols, 100 + static_cast<unsigned>(b));
+        x.insert(x.end(), one.begin(), one.end());
+      }
+      agree(rows * batch, [&](const Ops& ops, float* out) {
+        std::vector<const float*> in;
+        std::vector<float*> y;
+        for (int b = 0; b < batch; ++b) {
+          in.push_back(x.data() + b * cols);
+          y.push_back(out + b * rows);
+        }
+        std::vector<float> scratch(4 * cols);
+        ops.linear(w.matrix, 0, 60, in.data(), y.data(), batch, true, scratch.data());
+        ops.linear(w.matrix, 60, rows, in.data(), y.data(), batch, true, scratch.data());
+      });
+      // one row at a time gives what the batch gave
+      std::vector<float> together(static_cast<std::size_t>(rows) * batch), alone(together.size());
+      std::vector<float> scratch(4 * cols);
+      for (int b = 0; b < batch; ++b) {
+        const float* in[] = {x.data() + b * cols};
+        float* y[] = {alone.data() + b * rows};
+        kernels::scalar_ops()->linear(w.matrix, 0, rows, in, y, 1, false, scratch.data());
+      }
+      std::vector<const float*> in;
+      std::vector<float*> y;
+      for (int b = 0; b < batch; ++b) {
+        in.push_back(x.data() + b * cols);
+        y.push_back(together.data() + b * rows);
+      }
+      kernels::scalar_ops()->linear(w.matrix, 0, rows, in.data(), y.data(), batch, false, scratch.data());
+      CHECK(same_bits(together, alone));
+    }
+  }
+}
+
+TEST(linear_is_the_sum_of_products) {
+  const Weights w = weights(Format::BF16, 8, 64);
+  const std::vector<float> x = values(64, 3);
+  std::vector<float> y(8), scratch(256);
+  const float* in[] = {x.data()};
+  float* out[] = {y.data()};
+  kernels::ops().linear(w.matrix, 0, 8, in, out, 1, false, scratch.data());
+  for (int r = 0; r < 8; ++r) {
+    double sum = 0, size = 0;
+    for (int k = 0; k < 64; ++k) {
+      std::uint16_t h;
+      std::memcpy(&h, w.data.data() + 2 * (r * 64 + k), 2);
+      const std::uint32_t u = static_cast<std::uint32_t>(h) << 16;
+      float v;
+      std::memcpy(&v, &u, 4);
+      sum += static_cast<double>(v) * x[k];
+      size += std::fabs(static_cast<double>(v) * x[k]);
+    }
+    CHECK(std::fabs(y[r] - sum) <= 1e-6 * size);
+  }
+}
+
+TEST(elementwise_operations_give_the_scalar_bits) {
+  const int n = 512;
+  const std::vector<float> x = values(n, 1), w = values(n, 2);
+  agree(n, [&](const Ops& ops, float* out) { ops.rms_norm(x.data(), w.data(), n, 1e-6f, true, out); });
+  agree(n, [&](const Ops& ops, float* out) { std::memcpy(out, x.data(), 4 * n), ops.head_norm(out, n, 1e-6f, true); });
+  agree(n, [&](const Ops& ops, float* out) { std::memcpy(out, x.data(), 4 * n), ops.head_norm(out, n, 1e-6f, false); });
+  agree(n, [&](const Ops& ops, float* out) { ops.quantise_e4m3(x.data(), n, 128, out); });
+  agree(448, [&](const Ops& ops, float* out) { ops.quantise_e4m3(x.data(), 448, 64, out); });
+  agree(n, [&](const Ops& ops, float* out) { ops.quantise_e2m1(x.data(), n, out); });
+  agree(n, [&](const Ops& ops, float* out) { std::memcpy(out, x.data(), 4 * n), ops.hadamard(out, n, true); });
+  agree(n, [&](const Ops& ops, float* out) { ops.swiglu(x.data(), w.data(), n, 10.0f, 0.3f, true, out); });
+  agree(n, [&](const Ops& ops, float* out) { out[0] = ops.dot(x.data(), w.data(), n); });
+}
+
+TEST(attention_and_pooling_give_the_scalar_bits) {
+  const int hd = 64, count = 150;
+  std::vector<std::vector<float>> rows;
+  std::vector<const float*> keys;
+  for (int i = 0; i < count; ++i) rows.push_back(values(hd, 50 + static_cast<unsigned>(i)));
+  for (const auto& row : rows) keys.push_back(row.data());
+  const std::vector<float> q = values(hd, 4);
+  for (const int window : {1, 40, 64, 128})
+    for (const int total : {window, window + 1, window + 22})
+      agree(hd, [&](const Ops& ops, float* out) {
+        float score[64];
+        ops.attend(q.data(), keys.data(), window, 128, total, hd, 0.5f, true, score, out);
+      });
+  agree(hd, [&](const Ops& ops, float* out) { ops.pool(keys.data(), keys.data() + 20, 8, hd, true, out); });
+}
+
+TEST(quantised_values_are_on_the_grid_and_nearest) {
+  const int n = 256;
+  std::vector<float> x = values(n, 11), out(n);
+  kernels::ops().quantise_e4m3(x.data(), n, n, out.data());
+  float top = 0;
+  for (const float v : x) top = std::max(top, std::fabs(v));
+  const float scale = std::exp2(std::ceil(std::log2(top / 448)));
+  for (int i = 0; i < n; ++i) {
+    double best = HUGE_VAL;
+    for (const float code : kernels::kE4M3)
+      if (!std::isnan(code)) best = std::min(best, std::fabs(static_cast<double>(code) * scale - x[i]));
+    CHECK_EQ(std::fabs(static_cast<double>(out[i]) - x[i]), best);
+  }
+}
+
+TEST(quantisation_ties_go_to_the_even_code) {
+  // reference section 3: E2M1 with scale 1
+  std::vector<float> x(32, 0.0f), out(32);
+  const float in[] = {6, .25f, .75f, 1.75f, 2.5f, 3.5f, 5, -.25f, -5}, expected[] = {6, 0, 1, 2, 2, 4, 4, -0.0f, -4};
+  std::memcpy(x.data(), in, sizeof in);
+  kernels::ops().quantise_e2m1(x.data(), 32, out.data());
+  CHECK(std::memcmp(out.data(), expected, sizeof expected) == 0);
+}
+
+TEST(bf16_rounds_to_nearest_even_and_truncates_what_is_not_finite) {
+  const auto from = [](std::uint32_t u) {
+    float f;
+    std::memcpy(&f, &u, 4);
+    return f;
+  };
+  const auto bits = [](float f) {
+    std::uint32_t u;
+    std::memcpy(&u, &f, 4);
+    return u;
+  };
+  CHECK_EQ(bits(kernels::round_bf16(from(0x3F808000))), 0x3F800000u);
+  CHECK_EQ(bits(kernels::round_bf16(from(0x3F818000))), 0x3F820000u);
+  CHECK_EQ(bits(kernels::round_bf16(from(0x3F808001))), 0x3F810000u);
+  CHECK_EQ(bits(kernels::round_bf16(from(0x7F800000))), 0x7F800000u);
+  CHECK_EQ(bits(kernels::round_bf16(from(0x7FC00001))), 0x7FC00000u);
+  CHECK_EQ(bits(kernels::round_bf16(from(0x7F7FFFFF))), 0x7F800000u);
+}
