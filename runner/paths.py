@@ -64,6 +64,11 @@ class RunPaths:
         """Derived tables, which `runner export` writes; no part of the dataset, and never read."""
         return self.root / "support"
 
+    @property
+    def annotations(self) -> Path:
+        """What people said of the run's texts, which `runner annotate` keeps; no part of the dataset."""
+        return self.root / "annotations"
+
     def directories(self) -> tuple[Path, ...]:
         """What a new run creates, parents first; a table's own directory comes with its first file."""
         return (self.root, self.plans, self.commits, self.failures, self.tables, self.findings)

@@ -20,6 +20,10 @@ NUMBER = re.compile(r"[\d.]+(/\d+)?|")
 """A cell that stands to the right: a number, a share such as 3/50, or nothing."""
 
 
+VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
+"""Control characters, which a terminal would obey, as their pictures: the text is a model's and may be anything."""
+
+
 def console(*, stderr: bool = False) -> Console:
     """A console that never guesses: no emoji codes, no colouring of numbers, no wrapping at 80 columns in a pipe."""
     made = Console(stderr=stderr, emoji=False, highlight=False, markup=False)
@@ -36,7 +40,7 @@ def rich_table(table: ReportTable) -> Table:
         # Folded, not cut: Chinese text is one long word to a terminal.
         rendered.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in table.rows:
-        rendered.add_row(*(Text(str(cell)) for cell in row))
+        rendered.add_row(*(Text(str(cell).translate(VISIBLE)) for cell in row))
     return rendered
 
 

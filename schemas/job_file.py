@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from schemas.errors import InvalidInput
 from schemas.job import PROTOCOLS, Job
 from schemas.overrides import Override, apply_overrides, parse_override
-from schemas.text_file import shown
+from schemas.text_file import path_beside, shown
 from schemas.yaml_file import load_mapping
 
 BUILTIN = "builtin"
@@ -30,18 +30,8 @@ class JobFile:
 
     @property
     def catalog(self) -> Path:
-        """The catalog's path.
-
-        Raises InvalidInput for a relative one that leaves the job file's folder, symbolic links followed. An absolute one is
-        allowed: it says openly where it leads.
-        """
-        written = Path(self.job.catalog)
-        folder = self.path.parent
-        if not written.is_absolute() and not (folder / written).resolve().is_relative_to(folder.resolve()):
-            raise InvalidInput(
-                str(self.path), "catalog", shown(self.job.catalog), "a path inside the job file's folder, or an absolute one"
-            )
-        return folder / written
+        """The catalog's path. Raises InvalidInput for a relative one that leaves the job file's folder."""
+        return path_beside(self.path, "catalog", self.job.catalog)
 
     @property
     def checkpoint(self) -> str:
@@ -76,7 +66,7 @@ def parse_job(data: Mapping[str, Any], *, file: str, overrides: Sequence[Overrid
     if model is None:
         raise _invalid(file, ("protocol",), shown(protocol), f"one of {', '.join(PROTOCOLS)}", overrides)
     try:
-        return model.model_validate(data)
+        return model.model_validate(data, context={"file": file})
     except ValidationError as error:
         # An unknown key first: a misspelt one is also a missing one, and the misspelling is the cause.
         first = min(error.errors(include_url=False), key=lambda detail: detail["type"] != "extra_forbidden")

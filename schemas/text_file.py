@@ -41,6 +41,18 @@ def read_text(path: Path, *, max_bytes: int) -> str:
     return text
 
 
+def path_beside(file: Path, key: str, written: str) -> Path:
+    """The path that `file` names under `key`.
+
+    Raises InvalidInput for a relative one that leaves the file's folder, symbolic links followed. An absolute one is allowed: it
+    says openly where it leads.
+    """
+    folder = file.parent
+    if not Path(written).is_absolute() and not (folder / written).resolve().is_relative_to(folder.resolve()):
+        raise InvalidInput(str(file), key, shown(written), "a path inside the job file's folder, or an absolute one")
+    return folder / written
+
+
 def shown(value: object, limit: int = 60) -> str:
     """A value as an error line shows it: one line, clipped, its kind in words where its content would not help."""
     match value:

@@ -15,6 +15,7 @@ from typing import NoReturn
 
 import click
 
+from runner.cli.annotate import annotate
 from runner.cli.doctor import doctor
 from runner.cli.export import export
 from runner.cli.ls import ls
@@ -47,7 +48,7 @@ def cli() -> None:
     """
 
 
-for command in (submit, plan, status, ls, show, export, verify, resume, retry, doctor, schema):
+for command in (submit, plan, status, ls, show, export, annotate, verify, resume, retry, doctor, schema):
     cli.add_command(command)
 
 

@@ -12,16 +12,12 @@ from rich.text import Text
 
 from runner.cli.options import json_option, print_json, run_argument
 from runner.protocol import ReportTable
-from runner.report import console, print_report, rich_table
+from runner.report import VISIBLE, console, print_report, rich_table
 from runner.run import Run, open_run
 from schemas.errors import InvalidInput
 
 COMPARED = ("native_text", "branch_text", "native_token_ids", "branch_token_ids")
 """A table with these columns, and a row a prompt and stage, is one that can be shown side by side."""
-
-
-VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
-"""Control characters, which a terminal would obey, as their pictures: the text is a model's and may be anything."""
 
 
 @click.command()

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from runner.protocol import ExperimentProtocol
-from runner.protocols import breadth, persistent_state, post_mhc
+from runner.protocols import breadth, event_direction, canonical, intermediates, persistent, persistent_state, post_mhc, propagation, replay, sweep
 
 MODULES: tuple[ExperimentProtocol, ...] = (
+    replay,
+    sweep,
     breadth,
+    persistent,
+    canonical,
+    intermediates,
+    propagation,
     post_mhc,
     persistent_state,
+    event_direction,
 )  # fmt: skip
 """A line a protocol."""
 

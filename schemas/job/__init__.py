@@ -12,12 +12,23 @@ from collections.abc import Mapping
 
 from schemas.job.breadth import BreadthJob, Fork
 from schemas.job.common import LANGUAGE, SLUG, Composition, Execution, ForkPoint, Job, Kind, Model
+from schemas.job.persistent import CanonicalJob, IntermediatesJob, PersistentJob, PropagationJob
+from schemas.job.replay import ReplayJob
+from schemas.job.event_direction import EventDirectionJob
 from schemas.job.substitution import BranchFork, PersistentStateJob, PostMhcJob
+from schemas.job.sweep import SweepJob
 
 MODELS: tuple[type[Job], ...] = (
     BreadthJob,
+    ReplayJob,
+    SweepJob,
+    PersistentJob,
+    CanonicalJob,
+    IntermediatesJob,
+    PropagationJob,
     PostMhcJob,
     PersistentStateJob,
+    EventDirectionJob,
 )  # fmt: skip
 """A line a protocol; the order is the one in which error lines and the JSON Schema name them."""
 
@@ -31,13 +42,20 @@ __all__ = [
     "SLUG",
     "BranchFork",
     "BreadthJob",
+    "CanonicalJob",
     "Composition",
+    "EventDirectionJob",
     "Execution",
     "Fork",
     "ForkPoint",
+    "IntermediatesJob",
     "Job",
     "Kind",
     "Model",
+    "PersistentJob",
     "PersistentStateJob",
     "PostMhcJob",
+    "PropagationJob",
+    "ReplayJob",
+    "SweepJob",
 ]
