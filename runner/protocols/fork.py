@@ -102,8 +102,8 @@ class Classes:
         return cls(
             orders=orders,
             streams=streams,
-            linf_output=_linf(outputs, fork.moe_output),
-            linf_stream=_linf(streams, fork.post_mhc),
+            linf_output=linf(outputs, fork.moe_output),
+            linf_stream=linf(streams, fork.post_mhc),
             output_sha256=[floats_sha256(output) for output in outputs],
             stream_sha256=[floats_sha256(stream) for stream in streams],
             equals_native=np.array([same_bits(stream, fork.post_mhc) for stream in streams]),
@@ -119,7 +119,7 @@ def same_bits(a: F32, b: F32) -> bool:
     return bool(np.array_equal(np.ascontiguousarray(a).view(np.uint32), np.ascontiguousarray(b).view(np.uint32)))
 
 
-def _linf(values: F32, native: F32) -> F32:
+def linf(values: F32, native: F32) -> F32:
     """FP32 [n]: largest absolute FP32 difference of values [n, ...] from native [...]."""
     largest: F32 = np.abs(values - native).reshape(len(values), -1).max(axis=1)
     return largest

@@ -114,3 +114,30 @@ class Job(Model):
     def protocol_name(cls) -> str:
         """The protocol that jobs of this model name: the only value of their `protocol`."""
         return str(get_args(cls.model_fields["protocol"].annotation)[0])
+
+
+Scheme = Literal["P32", "C", "A", "B"]
+"""The four schemes of study 2.5."""
+
+
+def _unique(schemes: tuple[Scheme, ...]) -> tuple[Scheme, ...]:
+    for index, scheme in enumerate(schemes):
+        if scheme in schemes[:index]:
+            raise PydanticCustomError(
+                "unique", "not unique", {"index": index, "found": f"{scheme} again", "allowed": "each scheme once"}
+            )
+    return schemes
+
+
+# Strict(False) on the tuple alone: YAML has lists only.
+Schemes = Annotated[
+    tuple[Scheme, ...],
+    Field(strict=False, min_length=1, description="a list of P32, C, A, B, each at most once, such as [A, B]"),
+    AfterValidator(_unique),
+]
+
+Horizon = Annotated[int, Field(ge=1, le=65_536, description="an integer 1..65536: generated tokens")]
+
+RequestSeeds = Annotated[
+    int, Field(ge=1, le=1_000_000, description="an integer 1..1000000: request seeds a prompt, which are 0, 1, 2 and so on")
+]
