@@ -1,7 +1,7 @@
 """Label rules: words and patterns that give a generated text a provisional label (study 2.4.4, 3.3).
 
-A rule file is YAML like a job file, with the same refusals. Rules are tried in their order and the first that matches decides; a text
-that none matches has the default label. A label from rules is provisional: it picks samples, people decide.
+A rule file is YAML like a job file, with the same refusals. Rules are tried in their order and the first that matches decides; a
+text that none matches has the default label. A label from rules is provisional: it picks samples, people decide.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ def _compiles(pattern: str) -> str:
 
 def _free(label: str) -> str:
     if label == UNDECIDED:
-        raise PydanticCustomError(
-            "reserved", "reserved", {"found": label, "allowed": f"another label: {UNDECIDED} is no decision"}
-        )
+        allowed = f"another label: {UNDECIDED} is no decision"
+        raise PydanticCustomError("reserved", "reserved", {"found": label, "allowed": allowed})
     return label
 
 
@@ -50,7 +49,7 @@ class _Model(BaseModel):
 
 
 class Rule(_Model):
-    """One rule: it matches a text that holds one of the words, or in which one of the patterns is found; case counts in neither."""
+    """One rule: it matches a text that holds one of the words, or in which a pattern is found; case counts in neither."""
 
     label: Label = Field(description=LABEL_TEXT)
     # Strict(False) on the tuples alone: YAML has lists only.
@@ -79,7 +78,7 @@ class LabelRules(_Model):
 
     schema_version: int = Field(ge=1, le=1, description="1")
     default: Label = Field(default="other", description=f"{LABEL_TEXT}: the label of a text that no rule matches")
-    rules: tuple[Rule, ...] = Field(strict=False, min_length=1, max_length=100, description="a list of 1..100 rules")
+    rules: tuple[Rule, ...] = Field(default=(), strict=False, max_length=100, description="a list of at most 100 rules")
 
     @cached_property
     def labels(self) -> tuple[str, ...]:

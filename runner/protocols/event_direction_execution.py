@@ -28,7 +28,7 @@ ROWS_AT_ONCE = 64
 
 
 def execute(session: Session, units: Sequence[Unit]) -> list[UnitResult]:
-    """For a unit of classes a row of event_direction_forks and one of event_direction_classes a class; for one of a replay a row of
+    """For a unit of classes a row of event_direction_forks and one of event_direction_classes a class; for a replay one of
     event_direction_replays.
 
     Raises ConformanceFinding when captured operands do not give the captured native result, or when injecting a class gives other

@@ -54,13 +54,13 @@ class EventDirectionJob(Job):
     replay_horizon: int = Field(
         default=64, ge=2, le=65_536, description="an integer 2..65536, no less than horizon: generated tokens of a sampled class"
     )
+    # Without rules every text has the default label, and there is one stratum.
     rules: Annotated[LabelRules, BeforeValidator(_read, json_schema_input_type=PathText | LabelRules)] = Field(
-        description="path of a rule file, inside the job file's folder or absolute, or its content: schema_version, default, rules"
+        default=LabelRules(schema_version=1),
+        description="a rule file's path, inside the job file's folder or absolute, or its content: schema_version, default, rules",
     )
     sample: Sample = Field(default=Sample(), description="a mapping of seed, per_label, labels")
-    block: int = Field(
-        default=60, ge=1, le=40_320, description="an integer 1..40320: classes in a unit; changes no row's content"
-    )
+    block: int = Field(default=60, ge=1, le=40_320, description="an integer 1..40320: classes in a unit")
 
     @model_validator(mode="after")
     def _agrees(self) -> EventDirectionJob:

@@ -1,4 +1,4 @@
-"""Tables of the event-direction protocol (study 2.4.4, 3.3, 3.4). Labels are no part of them: they are given to texts afterwards."""
+"""Tables of the event-direction protocol (study 2.4.4, 3.3, 3.4). Labels are no part of them: texts get them afterwards."""
 
 from __future__ import annotations
 

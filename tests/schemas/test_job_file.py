@@ -10,7 +10,6 @@ import pytest
 
 from schemas.errors import InvalidInput
 from schemas.job import PROTOCOLS
-from schemas.job import MODELS
 from schemas.job_file import JobFile, json_schema, load_job, parse_job
 
 TEXT = """\
