@@ -5,12 +5,24 @@ To add one: a module with a SupportTable, its line in TABLES, then `python -m ru
 
 from __future__ import annotations
 
+from runner.support.basin_counts import BASIN_COUNTS
+from runner.support.basin_rank_frequency import BASIN_RANK_FREQUENCY
 from runner.support.breadth_summary import BREADTH_SUMMARY
+from runner.support.c_intermediate_summary import C_INTERMEDIATE_SUMMARY
+from runner.support.canonical_reference import CANONICAL_REFERENCE
+from runner.support.persistent_ablation import PERSISTENT_ABLATION
+from runner.support.propagation_trace import PROPAGATION_TRACE
 from runner.support.replay_environment import REPLAY_ENVIRONMENT
 from runner.support.table import SupportTable
 
 TABLES: tuple[SupportTable, ...] = (
+    BASIN_COUNTS,
+    BASIN_RANK_FREQUENCY,
     BREADTH_SUMMARY,
+    PERSISTENT_ABLATION,
+    CANONICAL_REFERENCE,
+    C_INTERMEDIATE_SUMMARY,
+    PROPAGATION_TRACE,
     REPLAY_ENVIRONMENT,
 )
 """A line a table."""
