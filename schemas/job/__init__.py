@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 from schemas.job.breadth import BreadthJob, Fork
 from schemas.job.common import LANGUAGE, SLUG, Composition, Execution, ForkPoint, Job, Kind, Model
+from schemas.job.event_direction import EventDirectionJob
 from schemas.job.persistent import CanonicalJob, IntermediatesJob, PersistentJob, PropagationJob
 from schemas.job.replay import ReplayJob
-from schemas.job.event_direction import EventDirectionJob
 from schemas.job.substitution import BranchFork, PersistentStateJob, PostMhcJob
 from schemas.job.sweep import SweepJob
 

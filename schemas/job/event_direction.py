@@ -57,7 +57,7 @@ class EventDirectionJob(Job):
     # Without rules every text has the default label, and there is one stratum.
     rules: Annotated[LabelRules, BeforeValidator(_read, json_schema_input_type=PathText | LabelRules)] = Field(
         default=LabelRules(schema_version=1),
-        description="a rule file's path, inside the job file's folder or absolute, or its content: schema_version, default, rules",
+        description="the path of a rule file, inside the job file's folder or absolute, or its content (default, rules)",
     )
     sample: Sample = Field(default=Sample(), description="a mapping of seed, per_label, labels")
     block: int = Field(default=60, ge=1, le=40_320, description="an integer 1..40320: classes in a unit")
