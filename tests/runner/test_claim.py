@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -58,6 +59,14 @@ def test_nobody_drives_a_run_that_was_given_up(tmp_path: Path) -> None:
     with Claim(tmp_path / "claim"):
         pass
     assert holder(tmp_path / "claim") is None
+
+
+def test_two_who_ask_do_not_take_each_other_for_a_driver(tmp_path: Path) -> None:
+    with Claim(tmp_path / "claim"):
+        pass
+    with (tmp_path / "claim").open() as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH)
+        assert holder(tmp_path / "claim") is None
 
 
 def test_asking_does_not_keep_a_driver_out(tmp_path: Path) -> None:
