@@ -65,7 +65,7 @@ def _plan(prepared: Prepared, store: RunStore) -> dict[str, list[PlannedUnit] | 
 
 def _counts(planned: list[PlannedUnit] | None) -> tuple[str | int, ...]:
     if planned is None:
-        return ("survivors of the stages before", *("" for _ in REASONS))
+        return ("as the stages before find", *("" for _ in REASONS))
     counts = Counter(unit.reason for unit in planned)
     return (len(planned), *(counts[reason] for reason in REASONS))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from schemas.errors import InvalidInput
 COMPARED = ("native_text", "branch_text", "native_token_ids", "branch_token_ids")
 """A table with these columns, and a row a prompt and stage, is one that can be shown side by side."""
 
+CONTINUATIONS = ("prompt_id", "text", "token_ids")
+"""A table with these columns has a continuation a row, many a prompt: its different texts are shown and how often each occurs."""
+
 
 @click.command()
 @run_argument
@@ -26,7 +30,8 @@ COMPARED = ("native_text", "branch_text", "native_token_ids", "branch_token_ids"
 @json_option
 def show(run: Path, prompt_id: str | None, as_json: bool) -> None:
     """Show what RUN found: for PROMPT_ID the native and the branch text of every stage, side by side, with token IDs; without it,
-    every prompt in a line.
+    every prompt in a line. Of a protocol without such pairs of texts: for PROMPT_ID its different texts and how often each occurs;
+    without it, the report.
     """
     opened = open_run(run)
     rows = _rows(opened)
@@ -36,6 +41,8 @@ def show(run: Path, prompt_id: str | None, as_json: bool) -> None:
             _require_known(opened, prompt_id)
     if as_json:
         print_json(rows)
+    elif not _tables(opened, COMPARED):
+        _print_continuations(opened, prompt_id, rows)
     elif prompt_id is None:
         _print_overview(opened, rows)
     else:
@@ -43,11 +50,16 @@ def show(run: Path, prompt_id: str | None, as_json: bool) -> None:
 
 
 def _rows(run: Run) -> list[dict[str, Any]]:
-    """Rows of the table that compares texts, stage by stage, each with its stage."""
-    tables = [name for name, schema in run.store.schemas.items() if set(COMPARED) <= set(schema.names)]
+    """Rows of the table that compares texts, or else of those with a continuation a row, stage by stage, each with its stage."""
+    tables = _tables(run, COMPARED) or _tables(run, CONTINUATIONS)
     return [
         {"stage": stage} | row for name in tables for stage in run.stages() for row in run.store.table(stage, name).to_pylist()
     ]
+
+
+def _tables(run: Run, columns: Sequence[str]) -> list[str]:
+    """Names of the run's tables that have all these columns."""
+    return [name for name, schema in run.store.schemas.items() if set(columns) <= set(schema.names)]
 
 
 def _require_known(run: Run, prompt_id: str) -> None:
@@ -95,6 +107,19 @@ def _print_prompt(run: Run, prompt_id: str, rows: Sequence[dict[str, Any]]) -> N
             "tokens", *(_tokens(row[name], row["first_difference"]) for name in ("native_token_ids", "branch_token_ids"))
         )
         out.print(table)
+
+
+def _print_continuations(run: Run, prompt_id: str | None, rows: Sequence[dict[str, Any]]) -> None:
+    out = console()
+    if prompt_id is None or not _tables(run, CONTINUATIONS):
+        print_report(out, run)
+        return
+    prompt = next(one for one in run.experiment.prompts if one.prompt_id == prompt_id)
+    out.print(f"{prompt_id} ({prompt.language}, {prompt.kind}): {prompt.text}")
+    # What tells continuations of a stage apart is called scheme or execution, as the protocol has it.
+    counts = Counter((row["stage"], row.get("scheme", row.get("execution", "")), row["text"]) for row in rows)
+    lines = [(*told, count) for told, count in counts.items()]
+    out.print(rich_table(ReportTable("Different texts", ("stage", "of", "text", "times"), lines)))
 
 
 def _tokens(ids: Sequence[int], first_difference: int | None) -> Text:

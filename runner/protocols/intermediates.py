@@ -20,6 +20,7 @@ from runner.protocol import Committed, Experiment, ReportTable
 from runner.protocols.common import check_job, check_positions, encode, prompt_meaning, require_planned, shared_meaning
 from runner.protocols.orders import GENERATOR
 from runner.protocols.schedules import NATIVE, random, schedule_violations
+from schemas.errors import InvalidInput
 from schemas.job import Job
 from schemas.job.persistent import IntermediatesJob
 from schemas.job_file import JobFile
@@ -96,6 +97,8 @@ def schemas() -> Mapping[str, pa.Schema]:
 
 def preflight(job: JobFile, config: kernels.Config, prompt_tokens: Mapping[str, int]) -> None:
     check_job(job, config)
+    if config.num_hidden_layers < 2:
+        raise InvalidInput(str(job.path), "checkpoint", "1 layer", "at least 2: a router after an aggregation is looked at")
     check_positions(job, "catalog", config, prompt_tokens, 1)
 
 
