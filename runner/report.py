@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
@@ -32,16 +32,16 @@ def console(*, stderr: bool = False) -> Console:
     return made
 
 
-def rich_table(table: ReportTable) -> Table:
-    """A table of the report; numbers to the right."""
-    rendered = Table(title=table.title, title_justify="left", title_style="bold")
+def rich_table(table: ReportTable) -> Group:
+    """A table of the report under its title; numbers to the right."""
+    rendered = Table()
     for place, column in enumerate(table.columns):
         numeric = all(NUMBER.fullmatch(str(row[place])) for row in table.rows)
         # Folded, not cut: Chinese text is one long word to a terminal.
         rendered.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in table.rows:
         rendered.add_row(*(Text(str(cell).translate(VISIBLE)) for cell in row))
-    return rendered
+    return Group(Text(table.title, style="bold"), rendered)
 
 
 def print_report(out: Console, run: Run) -> None:
