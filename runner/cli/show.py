@@ -30,7 +30,7 @@ CONTINUATIONS = ("prompt_id", "text", "token_ids")
 @json_option
 def show(run: Path, prompt_id: str | None, as_json: bool) -> None:
     """Show what RUN found: for PROMPT_ID the native and the branch text of every stage, side by side, with token IDs; without it,
-    every prompt in a line. Of a protocol without such pairs of texts: for PROMPT_ID its different texts and how often each occurs;
+    every prompt in a line. Of a protocol without such pairs of texts: for PROMPT_ID its different texts and how often it occurs;
     without it, the report.
     """
     opened = open_run(run)

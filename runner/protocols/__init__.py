@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from runner.protocol import ExperimentProtocol
-from runner.protocols import breadth, event_direction, canonical, intermediates, persistent, persistent_state, post_mhc, propagation, replay, sweep
+from runner.protocols import (
+    breadth,
+    canonical,
+    event_direction,
+    intermediates,
+    persistent,
+    persistent_state,
+    post_mhc,
+    propagation,
+    replay,
+    sweep,
+)
 
 MODULES: tuple[ExperimentProtocol, ...] = (
     replay,
