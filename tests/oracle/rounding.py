@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +14,16 @@ from oracle.formats import F64, bf16_bits, from_bf16_bits, round_bf16
 
 @dataclass(frozen=True)
 class Event:
-    """One rounding: where it happened, the values before it, and the sums of absolute terms they came from."""
+    """One rounding: where it happened, the values before it, and how to get the sums of absolute terms they came from."""
 
     point: str
     values: F64
-    magnitude: F64
+    terms: Callable[[], F64] | None
+
+    @cached_property
+    def magnitude(self) -> F64:
+        """Computed when asked for: most roundings are looked at by no one."""
+        return np.abs(self.values) if self.terms is None else self.terms()
 
     def tie_distance(self) -> F64:
         """Per element, the distance to where BF16 rounding changes its mind, as a share of `magnitude` (inf for zero).
@@ -62,13 +68,13 @@ class Rounding:
         self.events: list[Event] | None = None
         self.flips: dict[str, dict[int, float]] = {}
 
-    def __call__(self, x: npt.ArrayLike, point: str, magnitude: Callable[[], F64] | None = None) -> F64:
-        """Round x at a point. magnitude: gives the sums of absolute terms behind x; without it, |x|."""
+    def __call__(self, x: npt.ArrayLike, point: str, terms: Callable[[], F64] | None = None) -> F64:
+        """Round x at a point. terms: gives the sums of absolute terms behind x; without it, |x|. It may be called later."""
         values = np.asarray(x, np.float64)
         if not self.official:
             return values
         if self.events is not None:
-            self.events.append(Event(point, values.copy(), np.abs(values) if magnitude is None else magnitude()))
+            self.events.append(Event(point, values.copy(), terms))
         rounded = round_bf16(values).astype(np.float64)
         for element, number in self.flips.get(point, {}).items():
             rounded.flat[element] = number

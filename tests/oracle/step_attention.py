@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -157,7 +158,7 @@ class StepAttention:
             shrink = np.exp(largest - higher)
             weight = np.exp(scores[:, members] - higher[:, None])
             total = total * shrink + weight.sum(1)
-            rounded = self.round(weight, f"{point}.weight{block}", lambda: weight * (1 + magnitude[:, members]))  # noqa: B023
+            rounded = self.round(weight, f"{point}.weight{block}", partial(np.multiply, weight, 1 + magnitude[:, members]))
             read = read * shrink[:, None] + rounded @ keys[members]
             largest = higher
         total += np.exp(sink - largest)
