@@ -13,7 +13,9 @@ from oracle.cases import Case, captured, greedy, trace
 from oracle.formats import bf16_bits
 from oracle.geometry import DTYPES, SMALL, Dtype
 from oracle.lockstep import Lockstep, Seen, observe, replay
-from oracle.make_vectors import SMALL_GENERATED, STREAM_POSITIONS, VECTORS
+from oracle.make_vectors import SMALL_GENERATED, STREAM_POSITIONS, VECTORS, numpy_run
+
+import kernels
 
 Arrays = dict[str, npt.NDArray[Any]]
 CAPTURED = ("logits", "route", "route_weights", "router_margin", "index_rows", "index_margin", "post_mhc")
@@ -63,6 +65,18 @@ def test_fp32_logits_are_transformers_float64_logits(exact: Exact) -> None:
 
 def test_fp32_streams_are_the_exact_streams(exact: Exact) -> None:
     assert np.abs(exact.captures["post_mhc"][list(STREAM_POSITIONS)] - exact.vectors["exact_streams"]).max() <= 1e-3
+
+
+@pytest.mark.parametrize("length", [3, 35])
+def test_fp32_state_is_the_exact_state_in_canonical_order(exact: Exact, length: int) -> None:
+    """Reference section 11; at 3 tokens most score slots were never written and hold -inf, at 35 none is left."""
+    tokens = exact.vectors["ids"][:length].tolist()
+    expected = numpy_run(SMALL, exact.case.weights, tokens, official=False)["state"]
+    decoder = exact.case.decoder("fp32")
+    state = decoder.new_state()
+    decoder.step([kernels.Row(state, tokens)])
+    assert np.isinf(expected).any() == (length == 3)
+    assert np.allclose(state.values(), expected, rtol=0, atol=1e-4)
 
 
 def test_fp32_routes_are_equal_where_the_cut_is_clear(exact: Exact) -> None:
