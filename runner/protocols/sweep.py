@@ -8,7 +8,7 @@ prompt must have found the same fork, and which block an order stood in changes 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -83,6 +83,7 @@ def check(experiment: Experiment, committed: Committed) -> list[str]:
     horizon = _sweep(experiment.job).horizon
     violations = []
     forks: dict[str, dict[str, Any]] = {}
+    of_unit: Counter[str] = Counter()
     orders: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for stage in STAGES:
         for row in committed.table(stage, SWEEP_FORKS.name).to_pylist():
@@ -93,14 +94,20 @@ def check(experiment: Experiment, committed: Committed) -> list[str]:
                 violations.append(f"{where}: another fork than the prompt's first unit found: {', '.join(differing)}")
         for row in committed.table(stage, SWEEP_ORDERS.name).to_pylist():
             orders[row["prompt_id"], row["scheme"]].append(row)
+            of_unit[row["unit_key"]] += 1
             if len(row["token_ids"]) != horizon:
                 where = f"{row['prompt_id']}, scheme {row['scheme']}, order {row['order']}"
                 violations.append(f"{where}: {len(row['token_ids'])} generated tokens instead of {horizon}")
+    for row in committed.table("branches", SWEEP_FORKS.name).to_pylist():
+        expected = row["branches"] * (2 if row["scheme"] == "B" else 1)
+        if of_unit[row["unit_key"]] != expected:
+            where = f"{row['prompt_id']}, scheme {row['scheme']}, branches from {row['first_branch']}"
+            violations.append(f"{where}: {of_unit[row['unit_key']]} orders instead of {expected}")
     for (prompt, scheme), rows in orders.items():
         where, k = f"{prompt}, scheme {scheme}", len(forks[prompt]["fork_experts"])
         if any(not 0 <= row["order"] < math.factorial(k) for row in rows):
             violations.append(f"{where}: an order that is no permutation of {k} terms")
-        if scheme == "B":
+        elif scheme == "B":
             violations += [f"{where}: {line}" for line in _pair_violations(rows, k)]
     for prompt, fork in forks.items():
         everything = [row for (owner, _), rows in orders.items() if owner == prompt for row in rows]
