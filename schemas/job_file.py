@@ -113,7 +113,7 @@ def _description(model: type[BaseModel], loc: tuple[str, ...]) -> str:
     """Description of the deepest field on the way."""
     text = f"a mapping of {', '.join(model.model_fields)}"
     inner: type[BaseModel] | None = model
-    for part in loc:
+    for part in _names(loc):
         field = inner.model_fields.get(part) if inner is not None else None
         if field is None:
             break
@@ -123,11 +123,16 @@ def _description(model: type[BaseModel], loc: tuple[str, ...]) -> str:
 
 
 def _model_at(model: type[BaseModel], loc: tuple[str, ...]) -> type[BaseModel]:
-    for part in loc:
+    for part in _names(loc):
         inner = _inner_model(model.model_fields[part].annotation)
         assert inner is not None, f"{'.'.join(loc)} refuses unknown keys, so it is a model"
         model = inner
     return model
+
+
+def _names(loc: tuple[str, ...]) -> list[str]:
+    """The names on the way, without the places in lists, which have the model of their list."""
+    return [part for part in loc if not part.isdigit()]
 
 
 def _inner_model(annotation: Any) -> type[BaseModel] | None:
