@@ -48,7 +48,9 @@ def money(place: int, text: str) -> tuple[str, str]:
 def table(run: Command, root: Path, name: str) -> list[dict[str, str]]:
     """A support table of the run, made anew."""
     assert run("export", root).code == 0
-    header, *lines = [line.split("\t") for line in (root / "support" / f"{name}.tsv").read_text("utf-8").splitlines()]
+    header, *lines = [
+        line.split("\t") for line in (root / "support" / f"{name}.tsv").read_text("utf-8").removesuffix("\n").split("\n")
+    ]
     return [dict(zip(header, line, strict=True)) for line in lines]
 
 
