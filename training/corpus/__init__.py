@@ -1,0 +1,1 @@
+"""Builds the bilingual training corpus from pinned registry packages."""
