@@ -8,10 +8,11 @@ from types import FrameType, TracebackType
 from typing import Self
 
 
-class Interrupted(BaseException):
+class Interrupted(KeyboardInterrupt):
     """Somebody (or the system, by SIGTERM) stopped the run. Everything committed stays; the same command resumes.
 
-    A BaseException like KeyboardInterrupt, so that no handler of ordinary errors takes it for a failed unit.
+    A KeyboardInterrupt, so that no handler of ordinary errors takes it for a failed unit; Ray's C++ core, in which the driver waits,
+    lets no other exception of a signal handler through.
     """
 
     exit_code = 130

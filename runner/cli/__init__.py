@@ -66,8 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             error.show()
             sys.exit(2)
         _end({"error": "Usage", "message": error.format_message(), "exit_code": 2}, as_json)
-    except (Interrupted, KeyboardInterrupt, click.Abort) as error:
-        _end({"error": "Interrupted", "message": str(error) or "stopped", "exit_code": Interrupted.exit_code}, as_json)
+    except click.Abort as error:  # click's name for a KeyboardInterrupt, which stands behind it
+        message = str(error.__cause__ or "") or "stopped at once"
+        _end({"error": "Interrupted", "message": message, "exit_code": Interrupted.exit_code}, as_json)
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has seen enough, and nothing can be told any more
         sys.exit(1)
