@@ -6,7 +6,7 @@
 
 Arrays, with T processed positions, L layers, V ids, k experts a token:
 
-    ids[T+1] prompt_length                        prompt and greedy continuation; the last id is never processed
+    ids[T+1] prompt_length                        prompt and greedy continuation; the last id is not processed
     transformers_logits[T,V]                      float64, one pass
     routes[T,L,k] route_weights[T,L,k]            router order
     router_margin[T,L] index_margin[T,L]          score gaps at the cut; inf where nothing is cut
@@ -15,7 +15,7 @@ Arrays, with T processed positions, L layers, V ids, k experts a token:
     state                                         canonical values after the last position
 
 Names of the exact numpy run start with `exact_`, of the official one with `official_`; `official_unpadded_` counts attention
-blocks without the unwritten window slots.
+blocks without the unwritten window slots. The embedded checkpoint's ids have T entries: the last is processed too.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ def numpy_run(geometry: Geometry, weights: Weights, ids: Sequence[int], *, offic
 
 
 def numpy_greedy(geometry: Geometry, weights: Weights, prompt: Sequence[int], generate: int, *, pad_window: bool) -> Arrays:
-    """Official run that feeds itself: `generate` ids, each but the last chosen one processed too."""
+    """Official run that feeds itself: `generate` ids, all of them processed."""
     decoder = StepDecoder(geometry, weights, official=True, pad_window=pad_window)
     ids, steps = list(prompt), []
     while len(steps) < len(prompt) + generate:
-        steps.append(decoder.step(ids[len(steps)]))
         if len(steps) == len(ids):
             ids.append(int(np.argmax(steps[-1].logits)))
+        steps.append(decoder.step(ids[len(steps)]))
     return arrays_of(geometry, steps) | {"state": decoder.state.values(), "ids": np.array(ids)}
 
 
