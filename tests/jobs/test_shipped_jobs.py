@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from schemas.catalog import Catalog, check_bindings, check_composition, load_catalog
-from schemas.job import BreadthJob
+from schemas.job import BreadthJob, CanonicalJob, IntermediatesJob, PersistentJob
 from schemas.job_file import load_job
 
 JOBS = Path(__file__).parents[2] / "jobs"
@@ -70,5 +70,42 @@ def test_the_depth_prompts_are_the_studys_at_its_places() -> None:
     assert (texts.index(DEPTH["en-004"]) + 1, texts.index(DEPTH["zh-016"]) + 1) == (4, 41)  # catalog IDs 4 and 41 of study 2.4.7
 
 
-def test_an_id_means_one_prompt_in_all_catalogs() -> None:
-    check_bindings(load_catalog(JOBS / "prompts" / "depth_3.tsv"), breadth_catalog().bindings)
+@pytest.mark.parametrize("path", sorted((JOBS / "prompts").glob("*.tsv")), ids=lambda path: path.name)
+def test_an_id_means_one_prompt_in_all_catalogs(path: Path) -> None:
+    check_bindings(load_catalog(path), breadth_catalog().bindings)
+    assert set(load_catalog(path).prompts) <= set(breadth_catalog().prompts)
+
+
+def prompts_of(job: str) -> list[str]:
+    return [prompt.text for prompt in load_catalog(load_job(JOBS / f"{job}.yaml").catalog).prompts]
+
+
+def test_replay_has_the_studys_13_prompts_in_number() -> None:
+    assert len(prompts_of("replay")) == 13
+    assert set(DEPTH.values()) < set(prompts_of("replay"))
+
+
+@pytest.mark.parametrize("job", ["sweep", "propagation"])
+def test_single_conditions_are_about_the_sheep(job: str) -> None:
+    assert prompts_of(job) == ["why the sheep"]
+
+
+def test_the_persistent_protocol_has_768_trajectories() -> None:
+    job = load_job(JOBS / "persistent.yaml").job
+    assert isinstance(job, PersistentJob)
+    assert len(prompts_of("persistent")) * job.request_seeds * len(job.schemes) == 768
+    assert (job.horizon, job.experiment_seed) == (8, 20260722)
+
+
+def test_the_canonical_protocol_has_12_trajectories() -> None:
+    job = load_job(JOBS / "canonical.yaml").job
+    assert isinstance(job, CanonicalJob)
+    assert len(prompts_of("canonical")) * len(job.schemes) == 12
+
+
+def test_the_intermediate_check_has_192_schedules_of_the_persistent_protocol() -> None:
+    job, persistent = (load_job(JOBS / f"{name}.yaml").job for name in ("intermediates", "persistent"))
+    assert isinstance(job, IntermediatesJob)
+    assert len(prompts_of("intermediates")) * job.request_seeds == 192
+    assert (job.scheme, job.experiment_seed) == ("C", persistent.experiment_seed)
+    assert prompts_of("intermediates") == prompts_of("persistent")
