@@ -41,7 +41,7 @@ class CheckpointError(KernelError):
     allowed: str
 
 class InterventionError(KernelError):
-    """A row asks for what the decoder cannot do: unknown scheme, order out of range, layer out of range, bad route, bad capture."""
+    """A row asks for what the decoder cannot do: unknown scheme or capture, order or layer out of range, bad route."""
 
 class StateMismatch(KernelError):
     """Bits required before or after a delta are not the bits found (study 2.4.2, 2.4.3)."""
@@ -89,7 +89,7 @@ class Checkpoint:
 
     @staticmethod
     def open(directory: str | PathLike[str]) -> Checkpoint:
-        """Map every shard and check config, index, headers, offsets, dtypes, shapes and the set of tensors; read no payload.
+        """Map every shard and check config, index, headers, offsets, dtypes, shapes and tensor names; read no payload.
 
         Raises CheckpointError with the first fault.
         """
@@ -118,18 +118,20 @@ class State:
     def fork(self) -> State: ...
     def value_count(self) -> int: ...
     def values(self) -> F32:
-        """Canonical values, FP32, in layer order; within a layer: window, rows, kv_state, score_state, index rows, index kv_state, index score_state."""
+        """Canonical values, FP32, in layer order; within a layer: window, rows, kv_state, score_state, index rows,
+        index kv_state, index score_state.
+        """
     def layout(self) -> list[tuple[int, str, int, tuple[int, int]]]:
         """(layer, component, offset into values(), (rows, width)) for each component, in order."""
     def serialise(self) -> bytes:
-        """Header (magic, format version, numerics, checkpoint identity, position, count) and little-endian FP32 values."""
+        """Header (magic, format version, numerics, position, count, checkpoint identity) and little-endian FP32 values."""
     def sha256(self) -> str:
         """SHA-256 (hex) of serialise()."""
     def add_delta(self, delta: npt.NDArray[np.float64] | F32, before: F32, after: F32) -> None:
         """Add a canonical-order delta in the delta's own precision, cast to FP32 (study 2.4.3).
 
-        Where `before` and `after` have equal bits the value is kept (so -inf slots stay). Raises StateMismatch, leaving the state as
-        it was, when the state's bits differ from `before`, or the sum's bits from `after`.
+        Where `before` and `after` have equal bits the value is kept (so -inf slots stay). Raises StateMismatch, leaving the
+        state as it was, when the state's bits differ from `before`, or the sum's bits from `after`.
         """
 
 class StepResult:
@@ -138,10 +140,11 @@ class StepResult:
     token: int  # argmax of the last token's logits, lowest id on a tie
     logits: F32  # [V], of the row's last token
     captures: dict[str, npt.NDArray[np.generic]]
-    """Captured arrays, first axis the row's tokens T, second the captured layers in ascending order (none for logits, logit_margin):
+    """Captured arrays, first axis the row's tokens T, second the captured layers in ascending order (none for logits and
+    logit_margin):
 
-    route int32 [T,n,k] router order · route_weights [T,n,k] · router_scores [T,n,E] unbiased · router_margin [T,n] selection-score
-    gap between ranks k and k+1, inf in hash layers · moe_terms [T,n,k,D] FP32, router order, gate applied · moe_shared [T,n,D] ·
+    route int32 [T,n,k] router order · route_weights [T,n,k] · router_scores [T,n,E] unbiased · router_margin [T,n]
+    selection-score gap between ranks k and k+1, inf in hash layers · moe_terms [T,n,k,D] FP32, router order, gate applied · moe_shared [T,n,D] ·
     moe_output [T,n,D] · post_attention [T,n,hc,D] streams before the FFN · ffn_post [T,n,hc], ffn_comb [T,n,hc,hc] the mHC mix ·
     post_mhc [T,n,hc,D] · index_rows int32 [T,n,index_topk] score order, -1 padded (ratio-4 layers; others all -1) ·
     index_margin [T,n] score gap at the cut, inf where nothing is cut · logits [T,V] · logit_margin [T] rank 1 minus rank 2.
@@ -151,7 +154,7 @@ CAPTURES: frozenset[str]
 """Names that Intervention.capture may hold."""
 
 class Decoder:
-    """A DeepSeek-V4 decoder over one checkpoint. Calls from several Python threads take turns; the GIL is released inside."""
+    """A DeepSeek-V4 decoder over one checkpoint. Calls from several threads take turns; the GIL is released inside."""
 
     def __init__(self, checkpoint: Checkpoint, *, threads: int = 1, numerics: Numerics = "official") -> None: ...
     checkpoint: Checkpoint
@@ -159,12 +162,12 @@ class Decoder:
     numerics: Numerics
     def new_state(self) -> State: ...
     def restore(self, data: bytes) -> State:
-        """Inverse of State.serialise(). Raises KernelError when the bytes belong to another checkpoint, numerics mode or format."""
+        """Inverse of State.serialise(). Raises KernelError for bytes of another checkpoint, numerics mode or format."""
     def step(self, rows: Sequence[Row]) -> list[StepResult]:
         """Run B rows, each advancing its own state by its own T >= 1 tokens; weights are read once for all.
 
-        A row's bits depend on its own state, tokens and intervention only. A row's intervention holds for all its tokens. The same
-        State may not stand in two rows. On any error no state has changed.
+        A row's bits depend on its own state, tokens and intervention only. A row's intervention holds for all its tokens. The
+        same State may not stand in two rows. On any error no state has changed.
         """
 
 class Row:
@@ -176,7 +179,7 @@ class Row:
     intervention: Intervention | None
 
 class PostMhcDelta:
-    """Literal FP32 addition to the post-mHC streams of one layer (study 2.4.2); `before` and `after` are required bit for bit.
+    """Literal FP32 addition to the post-mHC streams of one layer (study 2.4.2); `before` and `after` are required bitwise.
 
     delta, before, after: float32 [hc, D]. The row must feed exactly one token.
     """
@@ -186,8 +189,8 @@ class PostMhcDelta:
 class Intervention:
     """What a row changes and captures. All of it is data; the empty one is the native reference.
 
-    aggregation: layer -> (scheme, order), order a lexicographic rank 0..k!-1 of the router-ordered terms ("native" takes order 0).
-    routes: layer -> k distinct expert ids, replacing the router's choice; gate weights come from the router's own scores of these ids.
+    aggregation: layer -> (scheme, order), order a lexicographic rank 0..k!-1 of the router-ordered terms; "native" takes order 0.
+    routes: layer -> k distinct expert ids, replacing the router's choice; gate weights come from the router's scores of these.
     capture: names from CAPTURES. capture_layers: None for all.
     """
 
@@ -205,7 +208,7 @@ def permutation(rank: int, k: int = 6) -> tuple[int, ...]:
     """The permutation of 0..k-1 with this lexicographic rank."""
 
 def structural_classes(k: int = 6) -> list[tuple[int, int]]:
-    """Scheme B's classes (study 2.6): pairs of ranks that differ only in their first two terms, ordered by the lower rank; 360 for k = 6."""
+    """Scheme B's classes (study 2.6): pairs of ranks that differ only in their first two terms, by the lower rank; 360 for k = 6."""
 
 def aggregate(terms: F32, shared: F32, scheme: Scheme, orders: Sequence[int], *, expert_ids: Sequence[int] | None = None) -> F32:
     """MoE output for each order (study 2.5): terms [k,D] in router order, shared [D] -> [len(orders), D].
@@ -214,4 +217,4 @@ def aggregate(terms: F32, shared: F32, scheme: Scheme, orders: Sequence[int], *,
     """
 
 def hc_post(outputs: F32, residual: F32, post: F32, comb: F32) -> F32:
-    """Post-mHC streams (reference section 5) for n block outputs [n,D] over residual [hc,D], post [hc], comb [hc,hc] -> [n,hc,D], rounded to BF16."""
+    """Post-mHC streams (reference section 5) of block outputs [n,D] over residual [hc,D], post [hc], comb [hc,hc] -> [n,hc,D], BF16."""

@@ -1,7 +1,8 @@
 """The unit of work, its key, and what executing it gives.
 
-A key is the SHA-256 of a unit's meaning and nothing else (design: never host, threads, attempt, batch or actor), so the same work has
-the same key on every machine and in every retry; the pre-image is stored beside it so that a stale unit can say which field changed.
+A key is the SHA-256 of a unit's meaning and nothing else (never of host, threads, attempt, batch or actor), so the same work
+has the same key on every machine and in every retry; the pre-image is stored beside it so that a stale unit can say which field
+changed.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ import pyarrow as pa
 class Unit:
     """The smallest thing that is leased, committed and retried.
 
-    meaning: JSON-able fields that decide the result's bits: protocol and parameters, prompt ID, prompt SHA-256, horizon, checkpoint and
-    tokenizer identity, numerics, schema version. payload: what execution needs but the key must not depend on twice (the prompt text,
-    which `meaning` binds by its hash). group: units with equal group share a prefix and go to one actor as one batch.
+    meaning: JSON-able fields that decide the result's bits: protocol and parameters, prompt ID, prompt SHA-256, horizon,
+    checkpoint and tokenizer identity, numerics, schema version. payload: what execution needs but the key must not depend on twice
+    (the prompt text, which `meaning` binds by its hash). group: units with equal group share a prefix and go to one actor as one batch.
     """
 
     stage: str

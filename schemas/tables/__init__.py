@@ -13,13 +13,13 @@ from collections.abc import Mapping
 
 from schemas.table import TableSpec
 from schemas.tables.breadth import BREADTH_CLASSES, BREADTH_UNITS
+from schemas.tables.event_direction import EVENT_DIRECTION_CLASSES, EVENT_DIRECTION_FORKS, EVENT_DIRECTION_REPLAYS
 from schemas.tables.persistent import (
     CANONICAL_TRAJECTORIES,
     INTERMEDIATE_CHECKS,
     PERSISTENT_TRAJECTORIES,
     PROPAGATION_TRACES,
 )
-from schemas.tables.event_direction import EVENT_DIRECTION_CLASSES, EVENT_DIRECTION_FORKS, EVENT_DIRECTION_REPLAYS
 from schemas.tables.persistent_state import PERSISTENT_STATE_CHECKPOINTS, PERSISTENT_STATE_LAYERS, PERSISTENT_STATE_UNITS
 from schemas.tables.post_mhc import POST_MHC_CHECKPOINTS, POST_MHC_PREFORK, POST_MHC_UNITS
 from schemas.tables.replay import REPLAY_PASSES
@@ -45,10 +45,10 @@ TABLES: Mapping[str, TableSpec] = {spec.name: spec for spec in SPECS}
 __all__ = [
     "BREADTH_CLASSES",
     "BREADTH_UNITS",
+    "CANONICAL_TRAJECTORIES",
     "EVENT_DIRECTION_CLASSES",
     "EVENT_DIRECTION_FORKS",
     "EVENT_DIRECTION_REPLAYS",
-    "CANONICAL_TRAJECTORIES",
     "INTERMEDIATE_CHECKS",
     "PERSISTENT_STATE_CHECKPOINTS",
     "PERSISTENT_STATE_LAYERS",

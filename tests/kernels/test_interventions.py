@@ -41,7 +41,11 @@ def test_a_branch_has_the_state_that_the_captured_operands_give(
     outputs = kernels.aggregate(native["moe_terms"], native["moe_shared"], scheme, orders)
     expected = kernels.hc_post(outputs, native["post_attention"], native["ffn_post"], native["ffn_comb"])
     rows = [
-        kernels.Row(prefix.fork(), [42], kernels.Intervention(aggregation={LAYER: (scheme, o)}, capture=["post_mhc"], capture_layers=[LAYER]))
+        kernels.Row(
+            prefix.fork(),
+            [42],
+            kernels.Intervention(aggregation={LAYER: (scheme, o)}, capture=["post_mhc"], capture_layers=[LAYER]),
+        )
         for o in orders
     ]
     for want, result in zip(expected, decoder.step(rows), strict=True):
@@ -73,12 +77,14 @@ def test_native_order_as_scheme_c_changes_nothing(decoder: kernels.Decoder, pref
     assert state.sha256() == twin.sha256()
 
 
-def test_forcing_the_routers_own_choice_changes_nothing_and_another_does(decoder: kernels.Decoder, prefix: kernels.State) -> None:
+def test_forcing_the_routers_own_choice_changes_nothing_and_another_does(
+    mote: kernels.Checkpoint, decoder: kernels.Decoder, prefix: kernels.State
+) -> None:
     (plain,) = decoder.step([kernels.Row(prefix.fork(), [42], kernels.Intervention(capture=["route"]))])
     own = {layer: ids.tolist() for layer, ids in enumerate(plain.captures["route"][0])}
     (same,) = decoder.step([kernels.Row(prefix.fork(), [42], kernels.Intervention(routes=own))])
     assert same.logits.tobytes() == plain.logits.tobytes()
-    other = {LAYER: [e for e in range(32) if e not in own[LAYER]][:6]}
+    other = {LAYER: [e for e in range(mote.config.n_routed_experts) if e not in own[LAYER]][:6]}
     (changed,) = decoder.step([kernels.Row(prefix.fork(), [42], kernels.Intervention(routes=other, capture=["route"]))])
     assert changed.captures["route"][0, LAYER].tolist() == other[LAYER]
     assert changed.logits.tobytes() != plain.logits.tobytes()
@@ -93,13 +99,19 @@ def test_post_mhc_delta_rebuilds_a_branch(decoder: kernels.Decoder, prefix: kern
     delta = target - native["post_mhc"]
     assert delta.any()
     (r,) = decoder.step(
-        [kernels.Row(rebuilt, [42], kernels.Intervention(post_mhc_delta=kernels.PostMhcDelta(LAYER, delta, native["post_mhc"], target)))]
+        [
+            kernels.Row(
+                rebuilt, [42], kernels.Intervention(post_mhc_delta=kernels.PostMhcDelta(LAYER, delta, native["post_mhc"], target))
+            )
+        ]
     )
     assert r.logits.tobytes() == b.logits.tobytes()
     assert rebuilt.sha256() == branch.sha256()
 
 
-def test_a_step_that_fails_changes_no_state(decoder: kernels.Decoder, prefix: kernels.State, native: dict[str, np.ndarray]) -> None:
+def test_a_step_that_fails_changes_no_state(
+    decoder: kernels.Decoder, prefix: kernels.State, native: dict[str, np.ndarray]
+) -> None:
     good, bad = prefix.fork(), prefix.fork()
     before = prefix.sha256()
     wrong = kernels.PostMhcDelta(LAYER, np.ones_like(native["post_mhc"]), native["post_mhc"], native["post_mhc"])
@@ -111,16 +123,19 @@ def test_a_step_that_fails_changes_no_state(decoder: kernels.Decoder, prefix: ke
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"aggregation": {99: ("B", 0)}}, "aggregation: found layer 99, allowed: 0 to 11"),
+        ({"aggregation": {99: ("B", 0)}}, "aggregation: found layer 99, allowed: 0 to {last_layer}"),
         ({"aggregation": {5: ("B", 720)}}, "layer 5: found order 720, allowed: 0 to 719"),
         ({"aggregation": {5: ("native", 1)}}, "allowed: 0 to 0 for scheme native"),
-        ({"routes": {5: [1, 2, 3]}}, "routes: layer 5: allowed: 6 distinct expert ids 0 to 31"),
+        ({"routes": {5: [1, 2, 3]}}, "routes: layer 5: allowed: 6 distinct expert ids 0 to {last_expert}"),
         ({"routes": {5: [1, 1, 2, 3, 4, 5]}}, "6 distinct"),
-        ({"routes": {5: [1, 2, 3, 4, 5, 32]}}, "0 to 31"),
+        ({"routes": {5: [1, 2, 3, 4, 5, 9999]}}, "0 to {last_expert}"),
         ({"capture_layers": [-1]}, "capture_layers: found layer -1"),
     ],
 )
-def test_what_the_geometry_lacks_is_refused(decoder: kernels.Decoder, prefix: kernels.State, keywords: dict, message: str) -> None:
+def test_what_the_geometry_lacks_is_refused(
+    mote: kernels.Checkpoint, decoder: kernels.Decoder, prefix: kernels.State, keywords: dict, message: str
+) -> None:
+    message = message.format(last_layer=mote.config.num_hidden_layers - 1, last_expert=mote.config.n_routed_experts - 1)
     with pytest.raises(kernels.InterventionError) as error:
         decoder.step([kernels.Row(prefix.fork(), [42], kernels.Intervention(**keywords))])
     assert message in str(error.value)
@@ -134,11 +149,11 @@ def test_unknown_names_are_refused() -> None:
 
 
 def test_rows_that_cannot_run_are_refused(decoder: kernels.Decoder, mote: kernels.Checkpoint, prefix: kernels.State) -> None:
-    state = prefix.fork()
+    state, vocabulary = prefix.fork(), mote.config.vocab_size
     for rows, message in (
         ([], "found no rows"),
         ([kernels.Row(state, [])], "row 0: found no tokens"),
-        ([kernels.Row(state, [8192])], "row 0: found token 8192, allowed: 0 to 8191"),
+        ([kernels.Row(state, [vocabulary])], f"row 0: found token {vocabulary}, allowed: 0 to {vocabulary - 1}"),
         ([kernels.Row(state, [-1])], "found token -1"),
         ([kernels.Row(state, [1]), kernels.Row(state, [2])], "the same state stands in two rows"),
         ([kernels.Row(kernels.Decoder(mote, numerics="fp32").new_state(), [1])], "another checkpoint or numerics mode"),
