@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from random_runs import LAYERS, Changed, RandomRuns, violations
+from random_runs import GEOMETRY, LAYERS, Changed, RandomRuns, violations
 from small_jobs import rows, small_run
 
 import kernels
+from actors.tokenizer import CheckpointTokenizer
 from runner.protocols.replay import REPEATED
 from runner.protocols.replay_execution import NativeOrderC
 from runner.run import Run
@@ -34,9 +35,7 @@ def test_every_position_and_layer_is_compared(run: Run) -> None:
 
 
 def test_the_text_is_that_of_the_tokens(run: Run, random_runs: RandomRuns) -> None:
-    from actors.tokenizer import CheckpointTokenizer  # noqa: PLC0415 - beside its only use
-
-    tokenizer = CheckpointTokenizer(str(random_runs.checkpoint), checkpoint_vocab_size=128)
+    tokenizer = CheckpointTokenizer(str(random_runs.checkpoint), checkpoint_vocab_size=GEOMETRY.vocab_size)
     assert all(row["text"] == tokenizer.decode(row["token_ids"]) for row in rows(run))
 
 
