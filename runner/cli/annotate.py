@@ -43,7 +43,7 @@ def export_form(run: Path, out: Path | None, as_json: bool) -> None:
     form = None if out is None else format_of(out)
     written = annotation.export()
     if out is not None:
-        put_files(Disk(), [(out, written[f"form.{form}"].read_bytes())])
+        _hand_out(out, written[f"form.{form}"].read_bytes())
         written["copy"] = out
     if as_json:
         print_json(
@@ -53,6 +53,15 @@ def export_form(run: Path, out: Path | None, as_json: bool) -> None:
     click.echo(f"{len(annotation.form)} items, to be labelled {' or '.join(annotation.labels)}")
     for path in written.values():
         click.echo(path)
+
+
+def _hand_out(out: Path, blank: bytes) -> None:
+    """Write a copy of the blank form. Raises InvalidInput rather than replace a file, which may be a filled form."""
+    if not out.parent.is_dir():
+        raise InvalidInput(str(out), "", "no such folder", "a file in a folder that is there")
+    if out.exists() and (not out.is_file() or out.read_bytes() != blank):
+        raise InvalidInput(str(out), "", "another file, maybe a filled form", "a new file")
+    put_files(Disk(), [(out, blank)])
 
 
 @annotate.command(name="import")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def random_runs(tmp_path_factory: pytest.TempPathFactory) -> RandomRuns:
     """The random checkpoint, and a folder for runs on it."""
-    from random_runs import RandomRuns, write_checkpoint  # noqa: PLC0415 - tests of the store do without the extension
+    from random_runs import RandomRuns, write_checkpoint  # here, as tests of the store do without the extension
 
     return RandomRuns(write_checkpoint(tmp_path_factory.mktemp("random")), tmp_path_factory.mktemp("runs"))
 

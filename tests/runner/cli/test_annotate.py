@@ -165,6 +165,21 @@ def test_only_event_direction_is_annotated(run: Command, post_mhc_run: Run) -> N
     assert "protocol: found post_mhc, allowed: event_direction" in ended.err
 
 
+def test_a_filled_form_is_not_replaced_by_a_blank_one(run: Command, finished: Path, fill: Fill, tmp_path: Path) -> None:
+    form = fill(tmp_path / "form.csv", money)
+    filled = form.read_bytes()
+    ended = run("annotate", "export", finished, "--out", form)
+    assert (ended.code, ended.out) == (2, "")
+    assert "found another file, maybe a filled form, allowed: a new file" in ended.err
+    assert form.read_bytes() == filled
+
+
+def test_a_form_is_handed_out_into_a_folder_that_is_there(run: Command, finished: Path, tmp_path: Path) -> None:
+    ended = run("annotate", "export", finished, "--out", tmp_path / "nowhere" / "form.csv")
+    assert ended.code == 2
+    assert "found no such folder" in ended.err
+
+
 def test_a_form_is_handed_out_under_a_name_that_says_its_format(run: Command, finished: Path, tmp_path: Path) -> None:
     ended = run("annotate", "export", finished, "--out", tmp_path / "form.txt")
     assert ended.code == 2
