@@ -16,6 +16,7 @@ from typing import NoReturn
 import click
 
 from runner.cli.annotate import annotate
+from runner.cli.audit import audit
 from runner.cli.doctor import doctor
 from runner.cli.export import export
 from runner.cli.ls import ls
@@ -48,7 +49,7 @@ def cli() -> None:
     """
 
 
-for command in (submit, plan, status, ls, show, export, annotate, verify, resume, retry, doctor, schema):
+for command in (submit, plan, status, ls, show, export, annotate, audit, verify, resume, retry, doctor, schema):
     cli.add_command(command)
 
 
