@@ -11,11 +11,11 @@ from schemas.errors import InvalidInput
 BOM = b"\xef\xbb\xbf"
 
 
-def read_text(path: Path, *, max_bytes: int) -> str:
+def read_text(path: Path, *, max_bytes: int, allow_bom: bool = False) -> str:
     """The file's text, strict UTF-8, line ends as they are.
 
     Raises InvalidInput for what cannot be read: missing, not a regular file (a pipe or a device would never end), over
-    `max_bytes`, a byte-order mark, bytes that are not UTF-8 (with their line), a NUL.
+    `max_bytes`, a byte-order mark (unless it is allowed: then it is dropped), bytes that are not UTF-8 (with their line), a NUL.
     """
     file = str(path)
     try:
@@ -28,6 +28,8 @@ def read_text(path: Path, *, max_bytes: int) -> str:
         raise InvalidInput(file, "", reason[:1].lower() + reason[1:], "a readable file") from None
     if len(data) > max_bytes:
         raise InvalidInput(file, "", f"more than {max_bytes} bytes", f"at most {max_bytes} bytes")
+    if allow_bom:
+        data = data.removeprefix(BOM)
     if data.startswith(BOM):
         raise InvalidInput(file, "line 1", "a byte-order mark", "UTF-8 without one")
     try:

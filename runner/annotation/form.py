@@ -93,7 +93,7 @@ def read_form(path: Path, lines: Sequence[FormItem], labels: Sequence[str], run:
         if item in labelled:
             raise InvalidInput(file, where, f"it again in row {number}", "each item once")
         for column, found, was in (("prompt", prompt, known[item].prompt), ("continuation", text, known[item].text)):
-            if found != f"[{was}]":
+            if _lines(found) != _lines(f"[{was}]"):
                 raise InvalidInput(
                     file, f"{where}: {column}", shown(found), f"the text as it was handed out, {shown(f'[{was}]')}"
                 )
@@ -109,7 +109,7 @@ def read_form(path: Path, lines: Sequence[FormItem], labels: Sequence[str], run:
 
 
 def _rows(path: Path) -> list[list[str]]:
-    text = read_text(path, max_bytes=MAX_BYTES)
+    text = read_text(path, max_bytes=MAX_BYTES, allow_bom=True)  # spreadsheets write one
     if format_of(path) == "tsv":
         lines = text.removesuffix("\n").split("\n")
         return [[_unescaped(path, field) for field in line.removesuffix("\r").split("\t")] for line in lines]
@@ -117,6 +117,11 @@ def _rows(path: Path) -> list[list[str]]:
         return list(csv.reader(io.StringIO(text, newline=""), strict=True))
     except csv.Error as error:
         raise InvalidInput(str(path), "", f"bad CSV ({error})", "CSV as the form was exported") from None
+
+
+def _lines(text: str) -> list[str]:
+    """A text without its kind of line ends, which spreadsheets change."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def _escaped(field: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import yaml
 from oracle.cases import random_case
-from oracle.geometry import SMALL
+from oracle.geometry import SMALL, Geometry
 
 from actors.inline import InlineExecutor
 from runner.interrupt import Interrupt
@@ -28,11 +28,11 @@ CLASSES = 12
 CATALOG = "prompt_id\tlanguage\tkind\ttext\nen-1\ten\tordinary\twhy the sheep\nen-2\ten\tordinary\tMorning light\n"
 
 
-def write_checkpoint(directory: Path, seed: int = 1) -> Path:
+def write_checkpoint(directory: Path, geometry: Geometry = GEOMETRY) -> Path:
     """The checkpoint and a tokenizer of single characters: 96 of ASCII, a line feed among them, then words in brackets."""
-    random_case(directory, "fp4fp8", GEOMETRY, seed=seed)
+    random_case(directory, "fp4fp8", geometry)
     characters = ["\n", *map(chr, range(32, 127))]
-    vocabulary = characters + [f"<{place}>" for place in range(len(characters), GEOMETRY.vocab_size)]
+    vocabulary = characters + [f"<{place}>" for place in range(len(characters), geometry.vocab_size)]
     tokenizer = {
         "version": "1.0",
         "truncation": None,

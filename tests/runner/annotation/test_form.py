@@ -142,6 +142,14 @@ def test_what_is_no_form_is_refused(tmp_path: Path, content: str, line: str) -> 
     assert fault(path).startswith(line)
 
 
+def test_what_spreadsheets_do_to_a_file_does_not_count(tmp_path: Path) -> None:
+    """A byte-order mark, and other line ends in lines and in texts."""
+    path = filled(tmp_path)
+    for name, ends in (("lf.csv", b"\n"), ("crlf.csv", b"\r\n")):
+        (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\r\n", b"\n").replace(b"\n", ends))
+        assert len(read_form(tmp_path / name, lines(), LABELS, "runs/x")) == len(TEXTS)
+
+
 def test_a_bad_escape_is_refused(tmp_path: Path) -> None:
     path = change(filled(tmp_path, "tsv"), "[=1+1]", r"[\x]")
     assert fault(path).startswith(r"found the escape '\\x'")
