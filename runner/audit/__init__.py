@@ -58,6 +58,9 @@ AUDITS: tuple[Audit, ...] = (
 STUDY = "study"
 """Stands for the run where the published figures are the evidence."""
 
+NO_RUN = "no such run"
+"""Why the claims of a protocol are not applicable that none of the runs has."""
+
 
 def audit(runs: Sequence[Run]) -> Ledger:
     """The ledger of all claims over these runs, every protocol's in turn; those of protocols that no run has are not applicable.
@@ -111,7 +114,7 @@ def _of_run(claims: Audit, evidence: Evidence) -> Iterator[Entry]:
 
 def _without_run(claims: Audit) -> Iterator[Entry]:
     for claim in claims.claims:
-        yield entry(claim, claims.protocol, Absent("no such run"), _beside(claims, claim), run="", folder="")
+        yield entry(claim, claims.protocol, Absent(NO_RUN), _beside(claims, claim), run="", folder="")
 
 
 def _beside(claims: Audit, claim: Claim[Any]) -> str:
@@ -131,4 +134,4 @@ def _across(evidence: Sequence[Evidence]) -> Iterator[Entry]:
         yield entry(claim, "across_runs", claim.look(figures), "", run="", folder="")
 
 
-__all__ = ["AUDITS", "STUDY", "Audit", "Ledger", "audit", "published"]
+__all__ = ["AUDITS", "NO_RUN", "STUDY", "Audit", "Ledger", "audit", "published"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from runner.audit.evidence import FILE, Evidence, Row, grouped
 from runner.audit.ledger import UNPUBLISHED, Absent, Check, Claim, Tally, empirical, every, same, structural, together
-from runner.protocols.orders import draw_schedule
+from runner.protocols.orders import IDENTITY, draw_schedule
 from runner.protocols.persistent import STAGES
 from schemas.job.persistent import STUDY_SCHEMES, PersistentJob
 from schemas.tables import PERSISTENT_TRAJECTORIES
@@ -38,8 +38,9 @@ class PromptCase:
 
 @dataclass(frozen=True)
 class PersistentFigures:
-    """seeds: request seeds a prompt. trajectories: those there are, of distinct condition; complete: those with all their tokens.
-    baselines: native references. axes: scheme -> divergence over all prompts, counted at once and not as a sum of `cases`.
+    """seeds: request seeds a prompt. trajectories: those there are, of distinct condition; complete: those with all their
+    tokens. baselines: native references. identity: canonical references in the identity order. axes: scheme -> divergence over
+    all prompts, counted at once and not as a sum of `cases`.
     """
 
     prompts: int
@@ -50,6 +51,7 @@ class PersistentFigures:
     baselines: int
     axes: Mapping[str, Divergence]
     cases: tuple[PromptCase, ...]
+    identity: Tally | None = None
     paired: Tally | None = None
     drawn: Tally | None = None
 
@@ -98,6 +100,9 @@ def measure(evidence: Evidence) -> PersistentFigures:
         cases=tuple(
             PromptCase(prompt, scheme, divergence(group), len({tuple(row["token_ids"]) for row in group}))
             for (prompt, scheme), group in cases.items()
+        ),
+        identity=Tally.of(
+            (set(row["orders"]) == {IDENTITY}, f"{where[0]}, scheme {where[1]}", row[FILE]) for where, row in canonical.items()
         ),
         paired=Tally.of(_paired(group, job.schemes) for group in conditions.values()),
         drawn=Tally.of(_drawn(row, job.experiment_seed) for row in rows),
@@ -202,6 +207,13 @@ CLAIMS: tuple[Claim[PersistentFigures], ...] = (
         "tokens", "2.1", TABLE, "Each has all its tokens", lambda one: every(one.complete, one.conditions * len(one.schemes))
     ),
     structural("baselines", "2.1", TABLE, "One native baseline a prompt, beside these", _baselines),
+    structural(
+        "identity",
+        "2.7",
+        TABLE,
+        "One canonical reference a prompt and scheme, in the identity order",
+        lambda one: UNPUBLISHED if one.identity is None else every(one.identity, one.prompts * len(one.schemes)),
+    ),
     structural(
         "pairing",
         "2.4.5",

@@ -53,18 +53,24 @@ def _print(out: Console, ledger: Ledger) -> None:
         out.width = max(out.width, WIDEST)
     for title, entries in _parts(ledger.entries):
         out.print(_table(title, entries))
+    without = dict.fromkeys(entry.claim.split(".")[0] for entry in ledger.entries if entry.found == audits.NO_RUN)
+    if without:
+        out.print(f"no run of {', '.join(without)}: these claims are not applicable", soft_wrap=True)
     for entry in ledger.failed:
-        out.print(f"fails: {entry.claim}: {entry.fault}" + (f" ({entry.file})" if entry.file else ""))
+        line = f"fails: {entry.claim}: {entry.fault}" + (f" ({entry.file})" if entry.file else "")
+        out.print(line.translate(VISIBLE), soft_wrap=True)
     counts = [(verdict, ledger.count(verdict)) for verdict in ("holds", "fails", "measured", "not applicable")]
     out.print("claims  " + ", ".join(f"{count} {verdict}" for verdict, count in counts if count or verdict == "fails"))
 
 
 def _parts(entries: Sequence[Entry]) -> Iterator[tuple[str, list[Entry]]]:
-    """Entries by run and protocol, in their order."""
+    """Entries by run and protocol, in their order, less those of protocols that no run has."""
     parts: dict[str, list[Entry]] = {}
     for entry in entries:
+        if entry.found == audits.NO_RUN:
+            continue
         protocol = entry.claim.split(".")[0]
-        where = {audits.STUDY: "published figures", "": "no run"}.get(entry.run, entry.run)
+        where = "published figures" if entry.run == audits.STUDY else entry.run
         parts.setdefault("across runs" if protocol == "across_runs" else f"{protocol}: {where}", []).append(entry)
     yield from parts.items()
 
