@@ -11,8 +11,8 @@ from typing import Self
 class Interrupted(KeyboardInterrupt):
     """Somebody (or the system, by SIGTERM) stopped the run. Everything committed stays; the same command resumes.
 
-    A KeyboardInterrupt, so that no handler of ordinary errors takes it for a failed unit; Ray's C++ core, in which the driver waits,
-    lets no other exception of a signal handler through.
+    A KeyboardInterrupt, so that no handler of ordinary errors takes it for a failed unit; Ray's C++ core, in which the driver
+    waits, lets no other exception of a signal handler through.
     """
 
     exit_code = 130

@@ -99,7 +99,7 @@ def make_executor(prepared: Prepared, address: str | None) -> Executor:
     spec = WorkerSpec(prepared.job_file.checkpoint, job.numerics, job.execution.threads)
     if address == INLINE:
         return InlineExecutor(spec, prepared.protocol.execute)
-    from actors.pool import PoolSettings, RayPool  # noqa: PLC0415 - takes a second, which no other command should wait
+    from actors.pool import PoolSettings, RayPool
 
     memory = job.execution.memory_mib
     settings = PoolSettings(
