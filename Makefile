@@ -5,13 +5,22 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RUN ?= runs/breadth
+STUDY ?= runs/study
 
 CXX ?= g++
 
-.PHONY: breadth test test-all lint cpp-test oracle clean
+# every protocol of the study, the short jobs first
+STUDY_JOBS := replay canonical propagation post_mhc persistent_state intermediates persistent sweep event_direction breadth
+
+.PHONY: breadth study test test-all lint cpp-test oracle clean
 
 breadth: $(VENV)/installed
 	$(BIN)/runner submit jobs/breadth.yaml --run-dir $(RUN)
+
+# Every job in turn, then the ledger of what holds. A run that was stopped goes on; a finished one is only reported.
+study: $(VENV)/installed
+	set -e; for job in $(STUDY_JOBS); do $(BIN)/runner submit jobs/$$job.yaml --run-dir $(STUDY)/$$job; done
+	$(BIN)/runner audit --published $(STUDY_JOBS:%=$(STUDY)/%)
 
 test: $(VENV)/installed
 	$(BIN)/python -m pytest -m "not slow"

@@ -56,7 +56,10 @@ def replay_violations(classes: Rows, replays: Rows, horizon: int) -> list[str]:
         branch = (row["prompt_id"], row["structural_class"])
         where = f"{row['prompt_id']}, class {row['structural_class']}, replay {row['run']}"
         violations += [f"{where}: {line}" for line in _token_violations(row, horizon)]
-        trace = said[branch]
+        trace = said.get(branch)
+        if trace is None:
+            violations.append(f"{where}: the class itself has no row")
+            continue
         if row["token_ids"][: len(trace["token_ids"])] != trace["token_ids"]:
             violations.append(f"{where}: begins with other tokens than the class's first execution")
         for column in ("branch_order", "post_mhc_sha256"):

@@ -20,7 +20,13 @@ JOBS = {
     "propagation": {"horizon": 4},
     "post_mhc": {"fork": {"layer": 3}, "decode_inputs": 4},
     "persistent_state": {"fork": {"layer": 3}, "decode_inputs": 4},
-    "event_direction": {"fork": {"layer": 3}, "horizon": 4, "replay_horizon": 6, "sample": {"per_label": 3}},
+    "event_direction": {
+        "fork": {"layer": 3},
+        "horizon": 4,
+        "replay_horizon": 6,
+        "rules": {"schema_version": 1, "rules": [{"label": "hiring", "words": ["a", "e"]}]},
+        "sample": {"per_label": 3},
+    },
     "breadth": {"fork": {"layer": 3}, "horizons": [3, 6]},
 }
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
 from tamper import copied
 
+from runner.annotation.files import Annotation
 from runner.audit import AUDITS, Ledger, across_runs, audit, every_run
 from runner.run import Run, open_run
 from schemas.errors import InvalidInput
@@ -72,6 +74,28 @@ def test_two_runs_of_a_protocol_have_a_line_each(study_runs: dict[str, Run], tmp
     again = copied(study_runs["canonical"], tmp_path / "again")
     lines = [line for line in audit([study_runs["canonical"], again]).entries if line.claim == "canonical.identity"]
     assert [line.run for line in lines] == [str(study_runs["canonical"].paths.root), str(again.paths.root)]
+
+
+def test_labels_of_people_are_accounted_for(study_runs: dict[str, Run], tmp_path: Path) -> None:
+    run = copied(study_runs["event_direction"], tmp_path / "run")
+    annotation = Annotation.of(run)
+    blank = annotation.export()["form.tsv"].read_text("utf-8").splitlines()
+    labels = itertools.cycle([("other", "other"), ("hiring", "hiring"), ("other", "hiring")])
+    columns = blank[0].split("\t")
+    lines = [blank[0]]
+    for line, given in zip(blank[1:], labels, strict=False):
+        cells = dict(zip(columns, line.split("\t"), strict=True)) | {"annotator_1": given[0], "annotator_2": given[1]}
+        lines.append("\t".join(cells[column] for column in columns))
+    form = tmp_path / "filled.tsv"
+    form.write_text("\n".join(lines) + "\n", "utf-8")
+    annotation.take(form, replace=False)
+    ledger = audit([open_run(run.paths.root)])
+    found = {line.claim: line for line in ledger.entries}
+    assert ledger.holds
+    assert found["event_direction.moves"].verdict == "holds"
+    assert found["event_direction.agreement"].verdict == "holds"
+    items = len(blank) - 1
+    assert found["event_direction.kappa"].found.startswith(f"{items - items // 3}/{items} agree")
 
 
 def test_what_runs_have_in_common_is_compared(ledger: Ledger) -> None:

@@ -12,6 +12,7 @@ from tamper import Rows, copied, rewritten, without_unit
 from runner.audit import audit
 from runner.run import Run
 from schemas.digest import tokens_sha256
+from schemas.tables import TABLES
 
 Change = Callable[[Rows], Rows]
 
@@ -162,3 +163,10 @@ def test_a_run_that_contradicts_another_is_found(study_runs: dict[str, Run], tmp
     failed = [line for line in audit([canonical, study_runs["persistent"]]).failed if line.claim.startswith("across_runs")]
     assert [line.claim for line in failed] == ["across_runs.identities"]
     assert str(canonical.paths.root) in failed[0].fault
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_unit_whose_rows_are_gone_is_found(study_runs: dict[str, Run], tmp_path: Path, table: str) -> None:
+    run = next(run for run in study_runs.values() if table in run.store.schemas)
+    ledger = audit([rewritten(run, tmp_path / "run", table, lambda rows: [])])
+    assert [line.claim for line in ledger.failed if not line.claim.endswith(".verified")], table
