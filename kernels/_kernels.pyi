@@ -144,7 +144,8 @@ class StepResult:
     logit_margin):
 
     route int32 [T,n,k] router order · route_weights [T,n,k] · router_scores [T,n,E] unbiased · router_margin [T,n]
-    selection-score gap between ranks k and k+1, inf in hash layers · moe_terms [T,n,k,D] FP32, router order, gate applied · moe_shared [T,n,D] ·
+    selection-score gap between ranks k and k+1, inf in hash layers · moe_terms [T,n,k,D] FP32, router order, gate applied ·
+    moe_shared [T,n,D] ·
     moe_output [T,n,D] · post_attention [T,n,hc,D] streams before the FFN · ffn_post [T,n,hc], ffn_comb [T,n,hc,hc] the mHC mix ·
     post_mhc [T,n,hc,D] · index_rows int32 [T,n,index_topk] score order, -1 padded (ratio-4 layers; others all -1) ·
     index_margin [T,n] score gap at the cut, inf where nothing is cut · logits [T,V] · logit_margin [T] rank 1 minus rank 2.
@@ -208,7 +209,7 @@ def permutation(rank: int, k: int = 6) -> tuple[int, ...]:
     """The permutation of 0..k-1 with this lexicographic rank."""
 
 def structural_classes(k: int = 6) -> list[tuple[int, int]]:
-    """Scheme B's classes (study 2.6): pairs of ranks that differ only in their first two terms, by the lower rank; 360 for k = 6."""
+    """Scheme B's classes (study 2.6): pairs of ranks that differ only in their first two terms; 360 for k = 6."""
 
 def aggregate(terms: F32, shared: F32, scheme: Scheme, orders: Sequence[int], *, expert_ids: Sequence[int] | None = None) -> F32:
     """MoE output for each order (study 2.5): terms [k,D] in router order, shared [D] -> [len(orders), D].
@@ -217,4 +218,4 @@ def aggregate(terms: F32, shared: F32, scheme: Scheme, orders: Sequence[int], *,
     """
 
 def hc_post(outputs: F32, residual: F32, post: F32, comb: F32) -> F32:
-    """Post-mHC streams (reference section 5) of block outputs [n,D] over residual [hc,D], post [hc], comb [hc,hc] -> [n,hc,D], BF16."""
+    """Post-mHC streams (reference section 5) of outputs [n,D] over residual [hc,D], post [hc], comb [hc,hc] -> [n,hc,D]."""

@@ -22,8 +22,9 @@ class Unit:
     """The smallest thing that is leased, committed and retried.
 
     meaning: JSON-able fields that decide the result's bits: protocol and parameters, prompt ID, prompt SHA-256, horizon,
-    checkpoint and tokenizer identity, numerics, schema version. payload: what execution needs but the key must not depend on twice
-    (the prompt text, which `meaning` binds by its hash). group: units with equal group share a prefix and go to one actor as one batch.
+    checkpoint and tokenizer identity, numerics, schema version. payload: what execution needs but the key must not depend on
+    twice (the prompt text, which `meaning` binds by its hash). group: units with equal group share a prefix and go to one actor
+    as one batch.
     """
 
     stage: str
