@@ -36,6 +36,12 @@ def test_the_shipped_rules_say_which_way_the_workforce_goes(text: str, label: st
     assert load_rules(SHIPPED).label(text) == label
 
 
+@pytest.mark.parametrize("path", sorted(SHIPPED.parent.glob("*.yaml")), ids=lambda path: path.name)
+def test_every_shipped_rule_file_is_valid_and_gives_each_of_its_labels(path: Path) -> None:
+    found = load_rules(path)
+    assert {found.label(rule.words[0]) for rule in found.rules} == {rule.label for rule in found.rules}
+
+
 def test_the_first_rule_that_matches_decides(tmp_path: Path) -> None:
     found = load_rules(rules(tmp_path, "schema_version: 1\nrules: [{label: b, words: [x]}, {label: a, words: [x, y]}]\n"))
     assert [found.label(text) for text in ("x", "y", "z")] == ["b", "a", "other"]
