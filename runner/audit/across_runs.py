@@ -87,7 +87,7 @@ def _natives(evidence: Evidence) -> Iterator[_Result]:
 def _identities(evidence: Evidence) -> Iterator[_Result]:
     for table in evidence.run.store.schemas.keys() & {PERSISTENT_TRAJECTORIES.name, CANONICAL_TRAJECTORIES.name}:
         for row in evidence.rows(table):
-            if row["schedule"] == "identity":
+            if row["schedule"] != "random":
                 done = (row["scheme"], len(row["token_ids"]))
                 value = (row["token_sha256"], row["routes_sha256"], row["state_sha256"])
                 yield _Result((*_shared(evidence, row), *done), value, str(evidence.run.paths.root), row[FILE])
@@ -129,7 +129,11 @@ def _every(tally: Tally) -> Check | Absent:
 CLAIMS: tuple[Claim[AcrossFigures], ...] = (
     structural("natives", "3.1", "", "A prompt has one native continuation, whichever run asks", lambda one: _every(one.natives)),
     structural(
-        "identities", "2.7", "", "Identity orders give one trajectory, whichever run asks", lambda one: _every(one.identities)
+        "identities",
+        "2.7",
+        "",
+        "Native and identity orders give one trajectory, whichever run asks",
+        lambda one: _every(one.identities),
     ),
     structural("states", "2.6", "", "An order gives one state at a fork, whichever run asks", lambda one: _every(one.states)),
 )

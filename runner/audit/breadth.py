@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import kernels
-from runner.audit.evidence import FILE, Evidence, Row, grouped
+from runner.audit.evidence import FILE, Evidence, Row, first_difference, grouped
 from runner.audit.ledger import UNPUBLISHED, Absent, Check, Claim, Tally, empirical, every, same, structural, together
 from runner.protocols.breadth import CONTINUED, REPEATED
 from schemas.job import BreadthJob
@@ -150,8 +150,7 @@ def _is_farthest(row: Row, classes: Sequence[Row]) -> bool:
 
 def _decided(row: Row) -> bool:
     """separated, first_difference and text_differs are what tokens and texts say."""
-    pairs = zip(row["native_token_ids"], row["branch_token_ids"], strict=False)
-    first = next((ordinal for ordinal, (one, other) in enumerate(pairs, start=1) if one != other), None)
+    first = first_difference(row["native_token_ids"], row["branch_token_ids"])
     said = (row["separated"], row["first_difference"], row["text_differs"])
     return said == (first is not None, first, row["native_text"] != row["branch_text"])
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from runner.audit.evidence import FILE, Evidence
 from runner.audit.ledger import Absent, Check, Claim, Tally, empirical, every, same, structural
+from runner.audit.persistent import has_every_route
 from runner.protocols.orders import IDENTITY
 from schemas.job.persistent import STUDY_SCHEMES, CanonicalJob
 from schemas.tables import CANONICAL_TRAJECTORIES
@@ -23,7 +24,8 @@ class Shift:
 @dataclass(frozen=True)
 class CanonicalFigures:
     """trajectories: (prompt, scheme) pairs that there are. complete: trajectories with all their tokens. identity: those in the
-    identity order at every layer. baselines: native references beside them.
+    identity order at every layer. layers: those with a route for every processed position and layer. baselines: native
+    references beside them.
     """
 
     prompts: int
@@ -32,6 +34,7 @@ class CanonicalFigures:
     complete: Tally
     shifts: Mapping[str, Shift]
     identity: Tally | None = None
+    layers: Tally | None = None
     baselines: int | None = None
 
 
@@ -58,6 +61,7 @@ def measure(evidence: Evidence) -> CanonicalFigures:
         identity=Tally.of(
             (set(row["orders"]) == {IDENTITY}, f"{row['prompt_id']}, scheme {row['scheme']}", row[FILE]) for row in own
         ),
+        layers=Tally.of((has_every_route(row), f"{row['prompt_id']}, scheme {row['scheme']}", row[FILE]) for row in rows),
         baselines=len(native),
     )
 
@@ -90,6 +94,7 @@ CLAIMS: tuple[Claim[CanonicalFigures], ...] = (
         "tokens", "2.4.6", TABLE, "Each has all its tokens", lambda one: every(one.complete, one.prompts * len(one.schemes))
     ),
     structural("identity", "2.7", TABLE, "Each is in the identity order at every layer", lambda one: every(one.identity)),
+    structural("layers", "2.4.6", TABLE, "One order a layer, one route a position and layer", lambda one: every(one.layers)),
     structural("baselines", "2.7", TABLE, "One native baseline a prompt, beside these", _baselines),
     *(
         empirical(f"shift.{scheme}", "B.4", TABLE, f"Prompts in which scheme {scheme} shifts from native", _shift(scheme))

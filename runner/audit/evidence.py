@@ -5,7 +5,7 @@ hand.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -56,6 +56,11 @@ class Evidence:
         if self.checkpoint is None:
             return None
         return CheckpointTokenizer(self.checkpoint.directory, checkpoint_vocab_size=self.checkpoint.config.vocab_size)
+
+
+def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
+    """Ordinal, from 1, of the first token in which two continuations differ; None where none does, as far as both go."""
+    return next((ordinal for ordinal, (a, b) in enumerate(zip(one, other, strict=False), start=1) if a != b), None)
 
 
 def grouped(rows: Iterable[Row], *columns: str) -> dict[Any, list[Row]]:

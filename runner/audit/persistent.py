@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from runner.audit.evidence import FILE, Evidence, Row, grouped
 from runner.audit.ledger import UNPUBLISHED, Absent, Check, Claim, Tally, empirical, every, same, structural, together
+from runner.protocols.common import processed_tokens
 from runner.protocols.orders import IDENTITY, draw_schedule
 from runner.protocols.persistent import STAGES
 from schemas.job.persistent import STUDY_SCHEMES, PersistentJob
@@ -39,8 +40,9 @@ class PromptCase:
 @dataclass(frozen=True)
 class PersistentFigures:
     """seeds: request seeds a prompt. trajectories: those there are, of distinct condition; complete: those with all their
-    tokens. baselines: native references. identity: canonical references in the identity order. axes: scheme -> divergence over
-    all prompts, counted at once and not as a sum of `cases`.
+    tokens. baselines: native references. identity: canonical references in the identity order. layers: trajectories with a
+    route for every processed position and layer. axes: scheme -> divergence over all prompts, counted at once and not as a sum
+    of `cases`.
     """
 
     prompts: int
@@ -52,6 +54,7 @@ class PersistentFigures:
     axes: Mapping[str, Divergence]
     cases: tuple[PromptCase, ...]
     identity: Tally | None = None
+    layers: Tally | None = None
     paired: Tally | None = None
     drawn: Tally | None = None
 
@@ -104,9 +107,17 @@ def measure(evidence: Evidence) -> PersistentFigures:
         identity=Tally.of(
             (set(row["orders"]) == {IDENTITY}, f"{where[0]}, scheme {where[1]}", row[FILE]) for where, row in canonical.items()
         ),
+        layers=Tally.of((has_every_route(row), _where(row), row[FILE]) for row in (*references, *rows)),
         paired=Tally.of(_paired(group, job.schemes) for group in conditions.values()),
         drawn=Tally.of(_drawn(row, job.experiment_seed) for row in rows),
     )
+
+
+def has_every_route(row: Row) -> bool:
+    """A route for each processed position and each layer; layers are as many as orders, which native has none of."""
+    positions = processed_tokens(len(row["prompt_token_ids"]), len(row["token_ids"]))
+    layers = len(row["orders"]) if row["schedule"] != "native" else row["routes_compared"] // positions
+    return bool(row["routes_compared"] == positions * layers)
 
 
 def _paired(group: Sequence[Row], schemes: Sequence[str]) -> tuple[bool, str, str]:
@@ -214,6 +225,7 @@ CLAIMS: tuple[Claim[PersistentFigures], ...] = (
         "One canonical reference a prompt and scheme, in the identity order",
         lambda one: UNPUBLISHED if one.identity is None else every(one.identity, one.prompts * len(one.schemes)),
     ),
+    structural("layers", "2.4.5", TABLE, "One order a layer, one route a position and layer", lambda one: every(one.layers)),
     structural(
         "pairing",
         "2.4.5",

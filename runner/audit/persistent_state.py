@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from runner.audit.evidence import FILE, Evidence, Row, grouped
+from runner.audit.evidence import FILE, Evidence, Row, first_difference, grouped
 from runner.audit.geometry import Geometry
 from runner.audit.ledger import UNPUBLISHED, Absent, Check, Claim, Tally, empirical, every, same, structural, together
 from schemas.tables import PERSISTENT_STATE_CHECKPOINTS, PERSISTENT_STATE_LAYERS, PERSISTENT_STATE_UNITS
@@ -13,9 +13,10 @@ from schemas.tables import PERSISTENT_STATE_CHECKPOINTS, PERSISTENT_STATE_LAYERS
 
 @dataclass(frozen=True)
 class StateControl:
-    """The control on one prompt. values: of the state at the boundary; geometry_values: by formula, None without the checkpoint.
-    untouched: layers up to the fork's whose record is native's. fp32, fp64: layer records that the difference rebuilds. post_mhc,
-    states, routes: rows after the boundary that are equal. summary: counts of the unit's row that its detail rows confirm.
+    """The control on one prompt. values: of the state at the boundary; geometry_values: by formula, None without the
+    checkpoint. untouched: layers up to the fork's whose record is native's. fp32, fp64: layer records that the difference
+    rebuilds. post_mhc, states, routes: rows after the boundary that are equal. decided: what the row says of native is what the
+    token IDs say. summary: counts of the unit's row that its detail rows confirm.
     """
 
     label: str
@@ -37,6 +38,7 @@ class StateControl:
     text_equal: bool
     separated: bool
     geometry_values: int | None = None
+    decided: bool | None = None
     summary: Tally | None = None
 
     @property
@@ -81,6 +83,7 @@ def _control(row: Row, layers: Sequence[Row], checkpoints: Sequence[Row], geomet
         return Tally.of((one[column], f"layer {one['layer']}: {column}", one[FILE]) for one in layers)
 
     differing = [one for one in layers if one["branch_sha256"] != one["native_sha256"]]
+    first = first_difference(row["native_token_ids"], row["branch_token_ids"])
     pairs = list(zip(row["branch_token_ids"], row["substituted_token_ids"], strict=False))
     post_mhc = equal("post-mHC", ("branch_post_mhc_sha256", "substituted_post_mhc_sha256"), "post_mhc_linf")
     states = equal("persistent state", ("branch_state_sha256", "substituted_state_sha256"), "state_differing_values")
@@ -122,6 +125,7 @@ def _control(row: Row, layers: Sequence[Row], checkpoints: Sequence[Row], geomet
         ),
         text_equal=row["branch_text"] == row["substituted_text"],
         separated=row["native_token_ids"] != row["branch_token_ids"],
+        decided=(row["separated"], row["first_difference"]) == (first is not None, first),
         geometry_values=None if geometry is None else geometry.state_values(row["fork_position"]),
         summary=Tally.of(
             (row[column] == total, f"{column}: {row[column]}, the rows say {total}", row[FILE]) for column, total in sums.items()
@@ -158,6 +162,10 @@ def _topology(control: StateControl) -> Check:
 
 def _next_token(control: StateControl) -> Check:
     return same("the same" if control.same_next_token else "different ones", "the same")
+
+
+def _decided(control: StateControl) -> Check | Absent:
+    return UNPUBLISHED if control.decided is None else same("yes" if control.decided else "no", "yes")
 
 
 def _texts(control: StateControl) -> Check:
@@ -214,6 +222,7 @@ CLAIMS: tuple[Claim[StateFigures], ...] = (
         _each(lambda one: every(one.predictions, one.decode_inputs + 1, f"{one.decode_inputs}+1")),
     ),
     structural("texts", "3.2.3", UNITS, "The texts are equal", _each(_texts)),
+    structural("decided", "2.8", UNITS, "Ordered token IDs decide what separated", _each(_decided)),
     structural(
         "summary",
         "A.3",

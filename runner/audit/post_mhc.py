@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from runner.audit.evidence import FILE, Evidence, Row, grouped
+from runner.audit.evidence import FILE, Evidence, Row, first_difference, grouped
 from runner.audit.geometry import Geometry
 from runner.audit.ledger import UNPUBLISHED, Absent, Check, Claim, Tally, empirical, every, same, structural, together
 from schemas.tables import POST_MHC_CHECKPOINTS, POST_MHC_PREFORK, POST_MHC_UNITS
@@ -15,7 +15,8 @@ from schemas.tables import POST_MHC_CHECKPOINTS, POST_MHC_PREFORK, POST_MHC_UNIT
 class PostMhcControl:
     """The control on one prompt. prefork, vectors, routes: rows of the comparison that are equal. rebuilt: the substituted
     endpoint is the branch's. values: of an endpoint; geometry_values: what the checkpoint's geometry gives, None where it is
-    not at hand. summary: counts of the unit's row that its detail rows confirm.
+    not at hand. decided: what the row says of native is what the token IDs say. summary: counts of the unit's row that its
+    detail rows confirm.
     """
 
     label: str
@@ -32,6 +33,7 @@ class PostMhcControl:
     text_equal: bool
     delta_linf: float
     separated: bool | None = None
+    decided: bool | None = None
     geometry_values: int | None = None
     summary: Tally | None = None
 
@@ -72,6 +74,7 @@ def _control(row: Row, prefork: Sequence[Row], checkpoints: Sequence[Row], geome
         if one["branch_sha256"] is not None
     )
     routes = Tally.of((one["branch_experts"] == one["substituted_experts"], _where(one), one[FILE]) for one in checkpoints)
+    first = first_difference(row["native_token_ids"], row["branch_token_ids"])
     pairs = list(zip(row["branch_token_ids"], row["substituted_token_ids"], strict=False))
     predictions = Tally.of((one == other, f"prediction {place}", row[FILE]) for place, (one, other) in enumerate(pairs, start=1))
     found = {"prefork": before, "vectors": vectors, "routes": routes, "predictions": predictions}
@@ -90,6 +93,7 @@ def _control(row: Row, prefork: Sequence[Row], checkpoints: Sequence[Row], geome
         text_equal=row["branch_text"] == row["substituted_text"],
         delta_linf=row["delta_linf"],
         separated=row["native_token_ids"] != row["branch_token_ids"],
+        decided=(row["separated"], row["first_difference"]) == (first is not None, first),
         geometry_values=None if geometry is None else geometry.post_mhc_values,
         summary=Tally.of(
             (
@@ -124,6 +128,10 @@ def _values(control: PostMhcControl) -> Check | Absent:
     if control.geometry_values is None:
         return Absent("the run's checkpoint is not at hand")
     return same(control.values, control.geometry_values, "streams*hidden size")
+
+
+def _decided(control: PostMhcControl) -> Check | Absent:
+    return UNPUBLISHED if control.decided is None else same("yes" if control.decided else "no", "yes")
 
 
 def _texts(control: PostMhcControl) -> Check:
@@ -170,6 +178,7 @@ CLAIMS: tuple[Claim[PostMhcFigures], ...] = (
         _each(lambda one: every(one.predictions, one.decode_inputs + 1, f"{one.decode_inputs}+1")),
     ),
     structural("texts", "3.2.2", UNITS, "The texts are equal", _each(_texts)),
+    structural("decided", "2.8", UNITS, "Ordered token IDs decide what separated", _each(_decided)),
     structural(
         "summary",
         "A.3",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from runner.audit.evidence import FILE, Evidence, Row
 from runner.audit.ledger import UNPUBLISHED, Absent, Check, Claim, Tally, empirical, every, same, structural, together
+from runner.protocols.common import processed_tokens
 from runner.protocols.orders import draw_schedule
 from schemas.job.persistent import PropagationJob
 from schemas.tables import PROPAGATION_TRACES
@@ -35,11 +36,13 @@ class Trace:
 
 @dataclass(frozen=True)
 class PropagationFigures:
-    """distances: captured pairs that differ in bits where they are apart. drawn: traces under the schedule of the generator."""
+    """distances: captured pairs that differ in bits where they are apart. routes: traces with one order a layer,
+    whose count of differing routes is that of the digests. drawn: traces under the schedule of the generator."""
 
     prompts: int
     traces: tuple[Trace, ...]
     distances: Tally | None = None
+    routes: Tally | None = None
     drawn: Tally | None = None
 
 
@@ -59,6 +62,7 @@ def measure(evidence: Evidence) -> PropagationFigures:
             for row in rows
             for kind, digest in (("moe", "moe_output"), ("post_mhc", "post_mhc"), ("logits", "logits"))
         ),
+        routes=Tally.of((_routes(row, job), row["prompt_id"], row[FILE]) for row in rows),
         drawn=Tally.of((_drawn(row, job), row["prompt_id"], row[FILE]) for row in rows),
     )
 
@@ -80,6 +84,14 @@ def _trace(row: Row) -> Trace:
         ordinal=row["first_difference"],
         agreeing=differing[0] if differing else len(tokens),
         routes_differing=row["routes_differing"],
+    )
+
+
+def _routes(row: Row, job: PropagationJob) -> bool:
+    equal = row["native_routes_sha256"] == row["candidate_routes_sha256"]
+    said = {equal, row["routes_differing"] == 0, row["first_route_position"] is None, row["first_route_layer"] is None}
+    return bool(
+        len(said) == 1 and row["routes_compared"] == processed_tokens(row["position"] + 1, job.horizon) * len(row["orders"])
     )
 
 
@@ -149,6 +161,9 @@ CLAIMS: tuple[Claim[PropagationFigures], ...] = (
     structural("traces", "3.2.1", TABLE, "A trace a prompt", lambda one: same(len(one.traces), one.prompts)),
     structural("experts", "3.2.1", TABLE, "As many experts enter the selection as leave it", _each(_experts)),
     structural("ordinal", "3.2.1", TABLE, "All tokens before the first changed one agree", _each(_ordinal)),
+    structural(
+        "routes", "3.2.1", TABLE, "Routes are counted at every position and layer, and by digest", lambda one: every(one.routes)
+    ),
     structural(
         "distances",
         "3.2.1",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import kernels
-from runner.audit.evidence import FILE, Evidence, Row, grouped
+from runner.audit.evidence import FILE, Evidence, Row, first_difference, grouped
 from runner.audit.ledger import UNPUBLISHED, Absent, Check, Claim, Tally, empirical, every, same, structural, together
 from runner.protocols.sweep import OF_THE_STATE, OF_THE_UNIT
 from schemas.job.sweep import SweepJob
@@ -45,6 +45,7 @@ class SweepCase:
 class SweepFigures:
     """futures: post-mHC states, each with one continuation whatever order gave it. forks:
     units that found the same fork as their prompt's first.
+    decided: orders whose comparison with native is that of their tokens and digests.
     """
 
     prompts: int
@@ -52,6 +53,7 @@ class SweepFigures:
     cases: tuple[SweepCase, ...]
     futures: Tally | None = None
     forks: Tally | None = None
+    decided: Tally | None = None
 
 
 def measure(evidence: Evidence) -> SweepFigures:
@@ -66,6 +68,7 @@ def measure(evidence: Evidence) -> SweepFigures:
         cases=tuple(_case(f"{key[0]} {key[1]}", rows, _terms(of_prompt.get(key[0], []))) for key, rows in cases.items()),
         futures=Tally.of(_future(rows) for rows in grouped(orders, "prompt_id", "post_mhc_sha256").values()),
         forks=Tally.of(_fork(row, of_prompt[row["prompt_id"]][0]) for row in forks),
+        decided=Tally.of(_decided(row, of_prompt.get(row["prompt_id"], [])) for row in orders),
     )
 
 
@@ -113,6 +116,18 @@ def _fork(row: Row, first: Row) -> tuple[bool, str, str]:
     own = OF_THE_UNIT | {FILE}
     where = f"{row['prompt_id']}, scheme {row['scheme']}, branches from {row['first_branch']}"
     return all(row[column] == first[column] for column in row if column not in own), where, str(row[FILE])
+
+
+def _decided(row: Row, forks: Sequence[Row]) -> tuple[bool, str, str]:
+    """What an order says of native is what both rows hold: its first difference, equal states, equal routes."""
+    right = False
+    if forks:
+        native = forks[0]
+        right = row["first_difference"] == first_difference(native["native_token_ids"], row["token_ids"])
+        right &= row["equals_native"] == (row["post_mhc_sha256"] == native["native_post_mhc_sha256"])
+        right &= (row["routes_differing"] == 0) == (row["routes_sha256"] == native["native_routes_sha256"])
+        right &= row["linf_post_mhc"] == 0 or not row["equals_native"]
+    return bool(right), f"{row['prompt_id']}, scheme {row['scheme']}, order {row['order']}", str(row[FILE])
 
 
 def _each(look: Callable[[SweepCase], Check]) -> Callable[[SweepFigures], Check | Absent]:
@@ -206,6 +221,9 @@ CLAIMS: tuple[Claim[SweepFigures], ...] = (
     structural("volumes", "3.2", ORDERS, "Basin volumes add up to the branches", _volumes),
     structural(
         "futures", "3.2.2", ORDERS, "Equal post-mHC states at the fork have equal futures", lambda one: every(one.futures)
+    ),
+    structural(
+        "decided", "2.8", ORDERS, "What an order says of native is what tokens and digests say", lambda one: every(one.decided)
     ),
     structural("forks", "2.4.1", SWEEP_FORKS.name, "Every unit of a prompt found the same fork", lambda one: every(one.forks)),
     *(

@@ -83,6 +83,16 @@ CASES: list[tuple[str, str, Change, str]] = [
         first(lambda row: row["schedule"] == "random", token_ids=lambda one: one[:-1]),
         "persistent.tokens",
     ),
+    ("propagation", "propagation_traces", first(any_row, orders=lambda one: one[:-1]), "propagation.routes"),
+    ("canonical", "canonical_trajectories", first(any_row, routes_compared=lambda one: one + 1), "canonical.layers"),
+    # a row that is not its unit's
+    ("sweep", "sweep_orders", first(any_row, prompt_id="en-3"), "sweep.meant"),
+    ("breadth", "breadth_units", first(any_row, checkpoint_identity=OTHER), "breadth.meant"),
+    ("post_mhc", "post_mhc_units", first(any_row, fork_layer=2), "post_mhc.meant"),
+    ("event_direction", "event_direction_forks", first(any_row, fork_token=lambda one: one + 1), "event_direction.forked"),
+    ("persistent_state", "persistent_state_units", first(any_row, branch_order=lambda one: one ^ 1), "persistent_state.forked"),
+    ("breadth", "breadth_units", first(any_row, prompt_token_ids=lambda one: one[1:]), "breadth.encoded"),
+    ("post_mhc", "post_mhc_units", first(any_row, separated=lambda one: not one), "post_mhc.decided"),
     # native replay
     ("replay", "replay_passes", first(any_row, c_moe_max_abs=2.0**-20), "replay.c_moe_max_abs"),
     ("replay", "replay_passes", first(any_row, routes=lambda one: [*one[:-1], one[-1] + 1]), "replay.routes"),
@@ -90,6 +100,7 @@ CASES: list[tuple[str, str, Change, str]] = [
     # the algebra of orders
     ("sweep", "sweep_orders", first(lambda row: row["scheme"] == "B", post_mhc_sha256=OTHER), "sweep.pairs"),
     ("sweep", "sweep_orders", lambda rows: [row for row in rows if row["scheme"] != "A" or row["order"]], "sweep.orders"),
+    ("sweep", "sweep_orders", first(any_row, first_difference=4), "sweep.decided"),
     ("breadth", "breadth_classes", first(any_row, order_low=lambda one: one + 1), "breadth.classes"),
     # reconstructions
     (
