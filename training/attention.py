@@ -1,4 +1,5 @@
 """Attention over a sliding window plus compressed rows, for whole sequences (reference page, section 7)."""
+
 from __future__ import annotations
 
 import torch
@@ -63,7 +64,9 @@ class Attention(nn.Module):
         z = torch.einsum("bsgk,grk->bsgr", o, wo_a).flatten(2)
         return self.wo_b(activation(z, quantised), quantised), loss
 
-    def _attend(self, q: Tensor, kv: Tensor, rows: Tensor | None, chosen: Tensor | None, with_mass: bool) -> tuple[Tensor, Tensor | None]:
+    def _attend(
+        self, q: Tensor, kv: Tensor, rows: Tensor | None, chosen: Tensor | None, with_mass: bool
+    ) -> tuple[Tensor, Tensor | None]:
         """q [B,S,H,d], kv [B,S,d], rows [B,T,d], chosen bool [.,S,T] -> (o [B,S,H,d], attention mass on rows [B,S,T])."""
         g, (batch, length, heads, dim) = self.g, q.shape
         w, chunks, scale = g.window, length // g.window, dim**-0.5

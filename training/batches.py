@@ -1,4 +1,5 @@
 """Training batches: shuffled windows over the token streams, and pseudo-repetitive rows against loops."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -6,6 +6,7 @@ Every run sees the whole schedule (warm-up, quantisation, pseudo-repetition, coo
 held-out loss in nats a token per language (quantised, sparse), tokens a second before and after quantisation starts,
 and the share of the prompts in WORK/prompts.tsv whose greedy continuation loops.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -39,7 +40,7 @@ def measure(trainer: Trainer, work: Path) -> dict[str, object]:
         held = bits_per_byte(trainer.model, tokenizer, documents, mode, batch=32)
         prompts = [tokenizer.encode(p["text"]).ids for p in read_prompts(work / "prompts.tsv")]
         texts = greedy(trainer.model, prompts, 64, mode)
-    for ids, text in list(zip(prompts, texts))[:50:7]:
+    for ids, text in list(zip(prompts, texts, strict=True))[:50:7]:
         print("   ", repr(tokenizer.decode(ids + text)), flush=True)
     return {**{key: value["bits_per_byte"] for key, value in held.items()}, "loops": sum(map(loops, texts)) / len(texts)}
 
@@ -62,14 +63,33 @@ def main() -> None:
         for progress in (0.0, recipe.quantised_from):  # compile outside the measured time
             trainer.update(progress)
             torch.cuda.synchronize()
-            print(name, "ready at", round(time.time() - started, 1), "s, GB", round(torch.cuda.max_memory_allocated() / 2**30, 1), flush=True)
+            print(
+                name,
+                "ready at",
+                round(time.time() - started, 1),
+                "s, GB",
+                round(torch.cuda.max_memory_allocated() / 2**30, 1),
+                flush=True,
+            )
         trainer.advance(10**9, arguments.seconds, every=40)
         speed = recipe.batch * recipe.length
-        early, late = ([row for row in trainer.log if (row["progress"] < recipe.quantised_from) == first and row["step"] > 10] for first in (True, False))
-        rates = [round(speed * (part[-1]["step"] - part[0]["step"]) / (part[-1]["seconds"] - part[0]["seconds"])) if len(part) > 1 else 0
-                 for part in (early, late)]
-        table[name] = {"steps": trainer.step, "tokens_per_second": rates, "train": trainer.log[-1]["loss"], **measure(trainer, arguments.work),
-                       "wall": round(time.time() - started, 1)}
+        early, late = (
+            [row for row in trainer.log if (row["progress"] < recipe.quantised_from) == first and row["step"] > 10]
+            for first in (True, False)
+        )
+        rates = [
+            round(speed * (part[-1]["step"] - part[0]["step"]) / (part[-1]["seconds"] - part[0]["seconds"]))
+            if len(part) > 1
+            else 0
+            for part in (early, late)
+        ]
+        table[name] = {
+            "steps": trainer.step,
+            "tokens_per_second": rates,
+            "train": trainer.log[-1]["loss"],
+            **measure(trainer, arguments.work),
+            "wall": round(time.time() - started, 1),
+        }
         print(name, json.dumps(table[name]), flush=True)
         if arguments.out:
             arguments.out.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")

@@ -1,4 +1,5 @@
 """The compressor (section 8) and the lightning indexer (section 9) of the reference page, for whole sequences at once."""
+
 from __future__ import annotations
 
 import torch

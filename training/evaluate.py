@@ -5,6 +5,7 @@
 The checkpoint is read in the official layout, so one built by another recipe can be measured beside it. Weights and
 activations are quantised as the checkpoint's numerics ask; products run in FP32.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -12,8 +13,9 @@ import csv
 import json
 import math
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Iterable
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -41,7 +43,9 @@ def _windows(tokenizer: Tokenizer, documents: Iterable[dict[str, Any]]) -> list[
 
 
 @torch.no_grad()
-def bits_per_byte(model: Decoder, tokenizer: Tokenizer, documents: Iterable[dict[str, Any]], mode: Mode = INFERENCE, batch: int = 16) -> dict[str, Any]:
+def bits_per_byte(
+    model: Decoder, tokenizer: Tokenizer, documents: Iterable[dict[str, Any]], mode: Mode = INFERENCE, batch: int = 16
+) -> dict[str, Any]:
     """{group: {bits_per_byte, nats_per_token, bytes, tokens}} and the two languages together under 'both'."""
     rows = sorted(_windows(tokenizer, documents), key=lambda row: len(row[1]))
     nats, sizes, tokens = defaultdict(float), defaultdict(float), defaultdict(int)
@@ -58,8 +62,15 @@ def bits_per_byte(model: Decoder, tokenizer: Tokenizer, documents: Iterable[dict
                 nats[key] -= log_prob[i, : len(piece) - 1].sum().item()
                 sizes[key] += size
                 tokens[key] += len(piece) - 1
-    return {key: {"bits_per_byte": round(nats[key] / math.log(2) / sizes[key], 4), "nats_per_token": round(nats[key] / tokens[key], 4),
-                  "bytes": round(sizes[key]), "tokens": tokens[key]} for key in sorted(nats)}
+    return {
+        key: {
+            "bits_per_byte": round(nats[key] / math.log(2) / sizes[key], 4),
+            "nats_per_token": round(nats[key] / tokens[key], 4),
+            "bytes": round(sizes[key]),
+            "tokens": tokens[key],
+        }
+        for key in sorted(nats)
+    }
 
 
 class Recorder:
@@ -108,11 +119,21 @@ class Recorder:
             if not parts:
                 return {"cuts": 0}
             gaps = torch.cat(parts).double().sort().values
-            return {"cuts": len(gaps), "minimum": gaps[0].item(), "percentile_1": gaps[len(gaps) // 100].item(), "ties": int((gaps == 0).sum())}
+            return {
+                "cuts": len(gaps),
+                "minimum": gaps[0].item(),
+                "percentile_1": gaps[len(gaps) // 100].item(),
+                "ties": int((gaps == 0).sum()),
+            }
 
-        return {"entropy_by_layer": [round(e, 4) for e in entropy], "dead_experts": sum(int((load == 0).sum()) for load in self.load),
-                "least_share_by_layer": [round(s.min().item() * len(s), 4) for s in share], "router_margin": margins(self.router),
-                "index_margin_fp32_scores": margins(self.index), "index_margin_bf16_scores": margins(self.index_bf16)}
+        return {
+            "entropy_by_layer": [round(e, 4) for e in entropy],
+            "dead_experts": sum(int((load == 0).sum()) for load in self.load),
+            "least_share_by_layer": [round(s.min().item() * len(s), 4) for s in share],
+            "router_margin": margins(self.router),
+            "index_margin_fp32_scores": margins(self.index),
+            "index_margin_bf16_scores": margins(self.index_bf16),
+        }
 
 
 def read_prompts(path: Path) -> list[dict[str, str]]:
@@ -134,9 +155,12 @@ def main() -> None:
     looping = [loops(tokens) for tokens in texts]
     recorder = Recorder(model)
     documents = [json.loads(line) for line in arguments.heldout.read_text(encoding="utf-8").splitlines()]
-    report = {"heldout": bits_per_byte(model, tokenizer, documents), **recorder.report(),
-              "loops": {"prompts": len(prompts), "looping": sum(looping), "share": sum(looping) / len(prompts)},
-              "continuations": {p["prompt_id"]: p["text"] + " ⟶ " + tokenizer.decode(t) for p, t in zip(prompts, texts)}}
+    report = {
+        "heldout": bits_per_byte(model, tokenizer, documents),
+        **recorder.report(),
+        "loops": {"prompts": len(prompts), "looping": sum(looping), "share": sum(looping) / len(prompts)},
+        "continuations": {p["prompt_id"]: p["text"] + " ⟶ " + tokenizer.decode(t) for p, t in zip(prompts, texts, strict=True)},
+    }
     text = json.dumps(report, ensure_ascii=False, indent=1)
     if arguments.out:
         arguments.out.write_text(text + "\n", encoding="utf-8")

@@ -1,14 +1,15 @@
 """Writes a trained decoder in the official checkpoint layout (reference page, section 2), and reads one back.
 
-    python -m training.export STATE.pt TOKENIZER.json OUT
+python -m training.export STATE.pt TOKENIZER.json OUT
 """
+
 from __future__ import annotations
 
 import argparse
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 import torch
 from safetensors.torch import load_file, save_file

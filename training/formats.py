@@ -3,6 +3,7 @@
 `round_*` functions return the dequantised value in the input's dtype. `straight_through` makes such a rounding pass
 gradients unchanged, which is what quantisation-aware training uses.
 """
+
 from __future__ import annotations
 
 import torch

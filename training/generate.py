@@ -1,8 +1,9 @@
 """Greedy continuations and the measure of loops in them."""
+
 from __future__ import annotations
 
 from collections import Counter
-from typing import Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -10,7 +11,9 @@ from training.model import INFERENCE, Decoder, Mode
 
 
 @torch.no_grad()
-def greedy(model: Decoder, prompts: Sequence[Sequence[int]], count: int, mode: Mode = INFERENCE, batch: int = 64) -> list[list[int]]:
+def greedy(
+    model: Decoder, prompts: Sequence[Sequence[int]], count: int, mode: Mode = INFERENCE, batch: int = 64
+) -> list[list[int]]:
     """`count` greedy tokens for every prompt (argmax, lowest id on a tie).
 
     The whole prefix is run again for every token: slow, but the training forward itself is what is sampled.
@@ -25,7 +28,7 @@ def greedy(model: Decoder, prompts: Sequence[Sequence[int]], count: int, mode: M
             ids[i, : len(row)] = torch.tensor(row)
         at = torch.tensor([len(row) for row in rows], device=device)
         each = torch.arange(len(rows), device=device)
-        for step in range(count):
+        for _ in range(count):
             need = -(-int(at.max()) // unit) * unit
             hidden = model(ids[:, :need], mode).hidden[each, at - 1]
             ids[each, at] = model.logits(hidden).argmax(-1)

@@ -1,4 +1,5 @@
 """Manifold-constrained hyper-connections: four residual streams, mixed around every sub-layer (reference page, section 5)."""
+
 from __future__ import annotations
 
 import math

@@ -1,4 +1,5 @@
 """Small building blocks: linear layers with their storage format, and RMS norm (reference page, sections 3 to 5)."""
+
 from __future__ import annotations
 
 import torch

@@ -1,4 +1,5 @@
 """The decoder for whole sequences, differentiable, with the checkpoint's quantisation in the forward pass."""
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -105,6 +106,6 @@ class Decoder(nn.Module):
     @torch.no_grad()
     def balance_experts(self, load: Tensor, rate: float) -> None:
         """Moves the selection bias of every learned router one step against its load (auxiliary-loss-free balancing)."""
-        for block, share in zip(self.layers, load):
+        for block, share in zip(self.layers, load, strict=True):
             if not block.ffn.hashed:
                 block.ffn.bias += rate * torch.sign(share.mean() - share)

@@ -1,4 +1,5 @@
 """Router and experts (reference page, section 10)."""
+
 from __future__ import annotations
 
 import torch
@@ -106,4 +107,4 @@ def grouped(rows: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
     if rows.dtype == torch.bfloat16:
         return torch._grouped_mm(rows, weight, offs=ends)
     bounds = [0, *ends.tolist()]
-    return torch.cat([rows[a:b] @ w for a, b, w in zip(bounds, bounds[1:], weight)])
+    return torch.cat([rows[a:b] @ w for a, b, w in zip(bounds, bounds[1:], weight, strict=False)])

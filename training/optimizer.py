@@ -3,6 +3,7 @@
 Muon orthogonalises the momentum of every matrix (Newton-Schulz iteration), so all its directions move by the same
 amount. Matrices of one shape, the experts above all, are handled as one batch.
 """
+
 from __future__ import annotations
 
 from collections import defaultdict
@@ -35,18 +36,20 @@ class Muon:
         for parameter in parameters:
             groups[tuple(parameter.shape[-2:])].append(parameter)
         self._groups = list(groups.values())
-        self._moving = [torch.zeros_like(torch.cat([p.flatten(0, -3) if p.dim() > 2 else p[None] for p in group]).detach())
-                        for group in self._groups]
+        self._moving = [
+            torch.zeros_like(torch.cat([p.flatten(0, -3) if p.dim() > 2 else p[None] for p in group]).detach())
+            for group in self._groups
+        ]
 
     @torch.no_grad()
     def step(self) -> None:
-        for group, moving in zip(self._groups, self._moving):
+        for group, moving in zip(self._groups, self._moving, strict=True):
             gradient = torch.cat([p.grad.flatten(0, -3) if p.dim() > 2 else p.grad[None] for p in group])
             moving.lerp_(gradient, 1 - self.momentum)
             update = orthogonalise(gradient.lerp(moving, self.momentum)).float()
             rows, columns = update.shape[1:]
             counts = [p.numel() // (rows * columns) for p in group]
-            pieces = [u.view(p.shape) for u, p in zip(update.split(counts), group)]
+            pieces = [u.view(p.shape) for u, p in zip(update.split(counts), group, strict=True)]
             torch._foreach_mul_(group, 1 - self.lr * self.decay)
             torch._foreach_add_(group, pieces, alpha=-self.lr * max(1.0, rows / columns) ** 0.5)
 
@@ -54,7 +57,7 @@ class Muon:
         return self._moving
 
     def load_state_dict(self, state: list[Tensor]) -> None:
-        for moving, saved in zip(self._moving, state):
+        for moving, saved in zip(self._moving, state, strict=True):
             moving.copy_(saved)
 
 
@@ -62,8 +65,11 @@ def split_parameters(model: Decoder) -> tuple[list[nn.Parameter], list[nn.Parame
     """(matrices for Muon, the rest). Router, indexer head weights, embeddings, mixers and vectors are the rest."""
     matrices, rest = [], []
     for name, parameter in model.named_parameters():
-        matrix = parameter.dim() >= 2 and name.startswith("layers.") and not any(
-            part in name for part in ("hc_", ".ape", ".gate.weight", "weights_proj"))
+        matrix = (
+            parameter.dim() >= 2
+            and name.startswith("layers.")
+            and not any(part in name for part in ("hc_", ".ape", ".gate.weight", "weights_proj"))
+        )
         (matrices if matrix else rest).append(parameter)
     return matrices, rest
 

@@ -1,7 +1,8 @@
 """Draws the loss curves of a run.
 
-    python -m training.plot train_log.json docs/checkpoint/loss.png
+python -m training.plot train_log.json docs/checkpoint/loss.png
 """
+
 from __future__ import annotations
 
 import argparse
@@ -11,7 +12,7 @@ from pathlib import Path
 import matplotlib
 
 matplotlib.use("Agg")
-from matplotlib import pyplot  # noqa: E402
+from matplotlib import pyplot
 
 
 def draw(log: dict, path: Path) -> None:
@@ -23,7 +24,7 @@ def draw(log: dict, path: Path) -> None:
     axes.plot(tokens, smooth, color="0.6", label="training (all sources, with dropout)")
     for key, label, colour in (("heldout_en", "held out, English", "tab:blue"), ("heldout_zh", "held out, Chinese", "tab:red")):
         points = [(row["tokens"] / 1e6, row[key]) for row in rows if key in row]
-        axes.plot(*zip(*points), marker="o", markersize=3, color=colour, label=label)
+        axes.plot(*zip(*points, strict=False), marker="o", markersize=3, color=colour, label=label)
     for key, label in (("quantised_from", "quantised, sparse"), ("loops_from", "pseudo-repetition")):
         start = next(row["tokens"] / 1e6 for row in rows if row["progress"] >= recipe[key])
         axes.axvline(start, color="0.8", linestyle="--")

@@ -8,6 +8,7 @@ continuation already holds, and takes a few small steps that lower exactly those
 real windows that hold the rest of the model in place. Quantisation is on throughout. The rate falls linearly to zero over
 the time; the last round is written.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -109,7 +110,13 @@ class Polisher:
             for _ in range(s.steps):
                 pick = torch.randperm(s.rows, device=rows.device)[: s.batch]
                 facts = self.step(rows[pick], marks[pick])
-            row = {"round": len(self.log), "loop_share": self.share, "marked": marks.float().mean().item(), **facts, **self.heldout()}
+            row = {
+                "round": len(self.log),
+                "loop_share": self.share,
+                "marked": marks.float().mean().item(),
+                **facts,
+                **self.heldout(),
+            }
             row["seconds"] = time.time() - start
             self.log.append({name: round(value, 4) for name, value in row.items()})
             print(json.dumps(self.log[-1]), flush=True)

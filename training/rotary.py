@@ -1,4 +1,5 @@
-"""Rotary embedding (reference page, section 6): adjacent pairs of the last `rope_dim` dimensions, YaRN where a layer compresses."""
+"""Rotary embedding (reference page, section 6): adjacent pairs of the last `rope_dim` dimensions, YaRN in compressing layers."""
+
 from __future__ import annotations
 
 import math
@@ -16,6 +17,7 @@ def rope_table(g: Geometry, compressed: bool, positions: int, device: torch.devi
     dim, base = g.rope_dim, g.compress_rope_theta if compressed else g.rope_theta
     theta = base ** (-torch.arange(0, dim, 2, dtype=torch.float32, device=device) / dim)
     if compressed and g.yarn_factor != 1:
+
         def corner(turns: float) -> float:
             return dim * math.log(g.yarn_original / (2 * math.pi * turns)) / (2 * math.log(base))
 

@@ -3,6 +3,7 @@
 Forty alternating normalisations of a 4x4 matrix per token are tiny work in very many steps, so on a GPU one Triton
 kernel a direction keeps a token's matrix in registers. Elsewhere the plain loop below runs; both are the same function.
 """
+
 from __future__ import annotations
 
 import torch
@@ -38,7 +39,7 @@ if triton is not None:
         return token[:, None, None] * 16 + place[None, :, :], (token < tokens)[:, None, None], token
 
     @triton.jit
-    def _forward(logits, out, tokens, eps: tl.constexpr, iters: tl.constexpr, block: tl.constexpr):
+    def _forward(logits, out, tokens, eps: tl.constexpr, iters: tl.constexpr, block: tl.constexpr):  # noqa: PLR0917 (Triton passes by position)
         at, live, _ = _entries(tokens, block)
         c = tl.load(logits + at, mask=live, other=0.0)
         c = tl.exp(c - tl.max(c, axis=2, keep_dims=True))
@@ -50,7 +51,7 @@ if triton is not None:
         tl.store(out + at, c, mask=live)
 
     @triton.jit
-    def _backward(logits, grad, out, sums, tokens, eps: tl.constexpr, iters: tl.constexpr, block: tl.constexpr):
+    def _backward(logits, grad, out, sums, tokens, eps: tl.constexpr, iters: tl.constexpr, block: tl.constexpr):  # noqa: PLR0917
         """Runs forward again, writing every normaliser to `sums` [steps, tokens, 4], then walks back.
 
         With y = x / s and s = sum(x) + eps along an axis: dx = (dy - sum(dy * y)) / s, and x = y * s.
@@ -107,7 +108,9 @@ if triton is not None:
         ctx.save_for_backward(inputs[0])
         ctx.iters, ctx.eps = inputs[1], inputs[2]
 
-    _sinkhorn.register_autograd(lambda ctx, grad: (_sinkhorn_backward(ctx.saved_tensors[0], grad, ctx.iters, ctx.eps), None, None), setup_context=_save)
+    _sinkhorn.register_autograd(
+        lambda ctx, grad: (_sinkhorn_backward(ctx.saved_tensors[0], grad, ctx.iters, ctx.eps), None, None), setup_context=_save
+    )
 
 
 def sinkhorn(logits: Tensor, iters: int, eps: float) -> Tensor:

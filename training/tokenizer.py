@@ -6,14 +6,16 @@ Reads WORK/corpus.jsonl.xz; writes WORK/tokenizer.json, WORK/heldout.jsonl with 
 WORK/tokens.npz: uint16 streams main_en, main_zh, extra_en, extra_zh and heldout_en, heldout_zh; every document ends with
 the end-of-sentence id.
 """
+
 from __future__ import annotations
 
 import argparse
 import json
 import lzma
 import random
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -30,13 +32,17 @@ def documents(work: Path) -> Iterator[dict[str, Any]]:
 def train_tokenizer(texts: Iterator[str], vocab: int) -> Tokenizer:
     """Byte-level BPE; runs of Han or kana and up to three digits are separate pre-tokens, so merges never mix scripts."""
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(r"\p{N}{1,3}|[一-龥぀-ゟ゠-ヿ]+"), "isolated"),
-        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
-    ])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(r"\p{N}{1,3}|[一-龥぀-ゟ゠-ヿ]+"), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
+        ]
+    )
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=vocab, initial_alphabet=alphabet, special_tokens=SPECIAL, show_progress=False))
+    tokenizer.train_from_iterator(
+        texts, trainers.BpeTrainer(vocab_size=vocab, initial_alphabet=alphabet, special_tokens=SPECIAL, show_progress=False)
+    )
     return tokenizer
 
 
@@ -67,7 +73,7 @@ def main() -> None:
         size = sum(map(len, parts))
         print(f"{key}: {size / 1e6:.2f} M tokens")
     np.savez(work / "tokens.npz", **{key: np.concatenate(parts) for key, parts in arrays.items()})
-    with open(work / "heldout.jsonl", "w", encoding="utf-8") as out:
+    with (work / "heldout.jsonl").open("w", encoding="utf-8") as out:
         out.writelines(json.dumps(d, ensure_ascii=False) + "\n" for d in heldout)
 
 

@@ -7,6 +7,7 @@ at the end), train_log.json and, at the end, the checkpoint in the official layo
 rate and the switches below, is the larger of steps done / N and seconds used / T, so a run always ends inside its time;
 one that ends by steps is repeatable on the same machine and library versions up to the order of atomic additions.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -60,8 +61,16 @@ class Trainer:
     `model` continues from a decoder that is already on the device and compiled.
     """
 
-    def __init__(self, recipe: Recipe, geometry: Geometry, tokens: Path, device: torch.device, compiled: bool = True,
-                 model: Decoder | None = None) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        geometry: Geometry,
+        tokens: Path,
+        device: torch.device,
+        *,
+        compiled: bool = True,
+        model: Decoder | None = None,
+    ) -> None:
         torch.manual_seed(recipe.seed)
         self.recipe, self.device = recipe, device
         self.model = model or Decoder(geometry).to(device)
@@ -87,9 +96,9 @@ class Trainer:
         """Nats a token on the held-out windows, in training's shape and compiled code (so with autograd left on)."""
         losses = {}
         for language, rows in self.windows.heldout.items():
-            rows = rows[: self.recipe.batch]
-            hidden = self.model(rows[:, :-1], self.mode(progress, training=False)).hidden
-            losses["heldout_" + language] = -self.model.token_log_probs(hidden, rows[:, 1:]).mean().item()
+            batch = rows[: self.recipe.batch]
+            hidden = self.model(batch[:, :-1], self.mode(progress, training=False)).hidden
+            losses["heldout_" + language] = -self.model.token_log_probs(hidden, batch[:, 1:]).mean().item()
         return losses
 
     def update(self, progress: float) -> dict[str, torch.Tensor]:
@@ -104,8 +113,13 @@ class Trainer:
         log_prob = model.token_log_probs(out.hidden, rows[:, 1:])
         plain = log_prob if loops is None else log_prob[len(loops.rows) :]
         loss = -plain.mean() + r.index_weight * out.index_loss + r.balance_weight * out.balance
-        facts = {"loss": -plain.mean(), "index": out.index_loss, "balance": out.balance / model.g.layers,
-                 "load_min": out.load.min(), "load_max": out.load.max()}
+        facts = {
+            "loss": -plain.mean(),
+            "index": out.index_loss,
+            "balance": out.balance / model.g.layers,
+            "load_min": out.load.min(),
+            "load_max": out.load.max(),
+        }
         if loops is not None:
             facts["loops"] = loop_loss(log_prob[: len(loops.rows)], loops)
             loss = loss + r.loop_weight * facts["loops"]
@@ -130,8 +144,13 @@ class Trainer:
                 torch.cuda.synchronize()  # keeps the queue short, so that the clock above means something
             if self.step % every == 0 or self.step in (1, 10):
                 tokens = self.step * self.recipe.batch * self.recipe.length
-                row: dict[str, Any] = {"step": self.step, "seconds": round(time.time() - start, 1), "progress": round(progress, 4),
-                                       "tokens": tokens, "epochs": round(self.windows.epochs, 3)}
+                row: dict[str, Any] = {
+                    "step": self.step,
+                    "seconds": round(time.time() - start, 1),
+                    "progress": round(progress, 4),
+                    "tokens": tokens,
+                    "epochs": round(self.windows.epochs, 3),
+                }
                 row.update((name, round(value.item(), 5)) for name, value in facts.items())
                 if self.step % (5 * every) == 0:
                     row.update((name, round(value, 5)) for name, value in self.validate(progress).items())
@@ -144,9 +163,16 @@ class Trainer:
                 saved = time.time()
 
     def save(self, path: Path) -> None:
-        state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "step": self.step, "seconds": self.seconds,
-                 "log": self.log, "geometry": dataclasses.asdict(self.model.g), "recipe": dataclasses.asdict(self.recipe),
-                 "windows": (self.windows._queue, self.windows.epochs)}
+        state = {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "step": self.step,
+            "seconds": self.seconds,
+            "log": self.log,
+            "geometry": dataclasses.asdict(self.model.g),
+            "recipe": dataclasses.asdict(self.recipe),
+            "windows": (self.windows._queue, self.windows.epochs),
+        }
         torch.save(state, path.with_suffix(".partial"))
         path.with_suffix(".partial").rename(path)
 
@@ -165,8 +191,13 @@ def export(trainer: Trainer, tokenizer: Path, out: Path) -> None:
     total = write_checkpoint(trainer.model.g, state, out)
     if tokenizer.exists():
         shutil.copy(tokenizer, out / "tokenizer.json")
-    log = {"recipe": dataclasses.asdict(trainer.recipe), "steps": trainer.step, "seconds": round(trainer.seconds, 1),
-           "tokens": trainer.step * trainer.recipe.batch * trainer.recipe.length, "log": trainer.log}
+    log = {
+        "recipe": dataclasses.asdict(trainer.recipe),
+        "steps": trainer.step,
+        "seconds": round(trainer.seconds, 1),
+        "tokens": trainer.step * trainer.recipe.batch * trainer.recipe.length,
+        "log": trainer.log,
+    }
     (out / "train_log.json").write_text(json.dumps(log, separators=(",", ":")) + "\n", encoding="utf-8")
     print(f"exported {total} bytes of tensors after {trainer.step} steps, {trainer.seconds:.0f} s", flush=True)
 

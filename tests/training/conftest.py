@@ -1,23 +1,52 @@
-"""The recipe's tests need torch, safetensors and tokenizers, which are extras of the project; without them they skip."""
+"""A tiny decoder of every layer kind. Its imports wait for a test that needs them: torch is an extra of the project."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import pytest
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("safetensors")
+sys.path.append(str(Path(__file__).parents[2]))  # `training` is no installed package: the product does not ship it
 
-from training.geometry import Geometry  # noqa: E402
-from training.model import Decoder  # noqa: E402
+if TYPE_CHECKING:
+    from training.geometry import Geometry
+    from training.model import Decoder
 
 
 @pytest.fixture(scope="session")
 def tiny() -> Geometry:
     """Every layer kind at the smallest widths the formats allow: window 8, HCA rate 8, a top-k that cuts."""
-    return Geometry(vocab=64, hidden=128, ratios=(0, 4, 8, 4), heads=2, head_dim=128, q_lora=128, o_groups=2, o_lora=64,
-                    window=8, experts=8, topk=3, hash_layers=2, index_heads=8, index_topk=3, swiglu_limit=0.5, yarn_original=64)
+    from training.geometry import Geometry
+
+    return Geometry(
+        vocab=64,
+        hidden=128,
+        ratios=(0, 4, 8, 4),
+        heads=2,
+        head_dim=128,
+        q_lora=128,
+        o_groups=2,
+        o_lora=64,
+        window=8,
+        experts=8,
+        topk=3,
+        hash_layers=2,
+        index_heads=8,
+        index_topk=3,
+        swiglu_limit=0.5,
+        yarn_original=64,
+    )
 
 
 @pytest.fixture(scope="session")
 def decoder(tiny: Geometry) -> Decoder:
     """Random weights with live sinks, biases and mixers, rounded to what the checkpoint stores as BF16."""
+    import torch
+
+    from training.model import Decoder
+
     torch.manual_seed(3)
     model = Decoder(tiny)
     with torch.no_grad():

@@ -3,6 +3,7 @@
 It keeps explicit running state (ring, compressor state, rows), reads parameters from a `training` decoder's state and
 shares no code with it.
 """
+
 from __future__ import annotations
 
 import math
@@ -49,7 +50,10 @@ class StepDecoder:
         v = streams.ravel()
         m = self.w[path + ".fn"] @ v / np.sqrt(np.mean(v * v) + g.norm_eps)
         scale, base = self.w[path + ".scale"], self.w[path + ".base"]
-        sigmoid = lambda z: 1 / (1 + np.exp(-z))
+
+        def sigmoid(z):
+            return 1 / (1 + np.exp(-z))
+
         pre = sigmoid(m[:n] * scale[0] + base[:n]) + g.hc_eps
         if len(m) == n:
             return pre, None, None
@@ -61,7 +65,7 @@ class StepDecoder:
             comb /= comb.sum(0, keepdims=True) + g.hc_eps
         return pre, 2 * sigmoid(m[n : 2 * n] * scale[1] + base[n : 2 * n]), comb
 
-    def compress(self, path: str, x, kv, score, ratio: int, dim: int):
+    def compress(self, path: str, x, kv, score, *, ratio: int, dim: int):
         slot = self.p % ratio
         row = slot + (ratio if ratio == 4 else 0)
         kv[row] = self.w[path + ".wkv.weight"] @ x
@@ -85,11 +89,11 @@ class StepDecoder:
         state["window"][self.p] = self.rope(self.rms(self.w[a + ".wkv.weight"] @ x, self.w[a + ".kv_norm"]), self.p, ratio > 0)
         keys = [state["window"][p] for p in range(max(0, self.p - g.window + 1), self.p + 1)]
         if ratio:
-            row = self.compress(a + ".compressor", x, state["kv"], state["score"], ratio, g.head_dim)
+            row = self.compress(a + ".compressor", x, state["kv"], state["score"], ratio=ratio, dim=g.head_dim)
             state["rows"] += [] if row is None else [row]
         if ratio == 4:
             i = a + ".indexer"
-            row = self.compress(i + ".compressor", x, state["index_kv"], state["index_score"], 4, g.index_dim)
+            row = self.compress(i + ".compressor", x, state["index_kv"], state["index_score"], ratio=4, dim=g.index_dim)
             state["index_rows"] += [] if row is None else [row]
             if state["index_rows"]:
                 iq = self.rope((self.w[i + ".wq_b.weight"] @ qr).reshape(g.index_heads, g.index_dim), self.p, True)
@@ -122,7 +126,7 @@ class StepDecoder:
 
         shared = [self.w[f + f".shared_{n}.weight"] for n in ("w1", "w3", "w2")]
         y = swiglu(shared[:2], shared[2], x)
-        for e, weight in zip(chosen, gate):
+        for e, weight in zip(chosen, gate, strict=False):
             y = y + swiglu(self.w[f + ".w13"][e], self.w[f + ".w2"][e], x, weight)
         return y, chosen
 

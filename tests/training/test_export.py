@@ -1,4 +1,5 @@
 """The exported directory holds what was trained, under the official names."""
+
 import json
 
 import pytest

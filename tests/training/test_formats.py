@@ -1,11 +1,22 @@
 """Rounding in training equals what the stored formats can hold."""
+
 import math
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from training.formats import pack_fp4, pack_fp8, power_scale, round_fp4, round_fp8, round_fp8_weight, straight_through, unpack_fp4, unpack_fp8  # noqa: E402
+from training.formats import (  # noqa: E402
+    pack_fp4,
+    pack_fp8,
+    power_scale,
+    round_fp4,
+    round_fp8,
+    round_fp8_weight,
+    straight_through,
+    unpack_fp4,
+    unpack_fp8,
+)
 
 
 def test_power_scale_is_the_exact_ceiling_for_every_bf16_value():
@@ -23,7 +34,9 @@ def test_e2m1_ties_go_to_the_even_code():
 def test_fp4_weight_packs_to_its_rounded_value():
     w = torch.randn(16, 64, generator=torch.Generator().manual_seed(1)) * 0.07
     packed, scale = pack_fp4(w)
-    assert packed.dtype == torch.int8 and packed.shape == (16, 32) and scale.shape == (16, 2)
+    assert packed.dtype == torch.int8
+    assert packed.shape == (16, 32)
+    assert scale.shape == (16, 2)
     assert torch.equal(unpack_fp4(packed, scale), round_fp4(w))
 
 
@@ -36,7 +49,9 @@ def test_the_even_column_is_the_low_nibble():
 def test_fp8_weight_packs_to_its_rounded_value():
     w = torch.randn(256, 128, generator=torch.Generator().manual_seed(2))
     code, scale = pack_fp8(w)
-    assert code.dtype == torch.float8_e4m3fn and scale.dtype == torch.float8_e8m0fnu and scale.shape == (2, 1)
+    assert code.dtype == torch.float8_e4m3fn
+    assert scale.dtype == torch.float8_e8m0fnu
+    assert scale.shape == (2, 1)
     assert torch.equal(unpack_fp8(code, scale), round_fp8_weight(w))
 
 
@@ -49,4 +64,5 @@ def test_straight_through_is_exact_forward_and_identity_backward():
     x = torch.randn(4, 128, generator=torch.Generator().manual_seed(4)).bfloat16().requires_grad_()
     y = straight_through(x, round_fp8(x, 128))
     y.float().sum().backward()
-    assert torch.equal(y, round_fp8(x, 128)) and torch.equal(x.grad, torch.ones_like(x))
+    assert torch.equal(y, round_fp8(x, 128))
+    assert torch.equal(x.grad, torch.ones_like(x))

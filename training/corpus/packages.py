@@ -4,6 +4,7 @@ A package is listed only if its licence allows redistribution and training: publ
 Creative Commons BY / BY-SA. Packages whose data has unclear rights (newspaper text, user reviews, BBC articles, film
 dialogue) were looked at and left out.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -30,7 +31,25 @@ class Package:
 
 
 def _campaigns(version: str) -> list[Package]:
-    names = "data did dm dw ei httt l low nr sof sota sotbe thot trow tsg ttb utbs".split()
+    names = [
+        "data",
+        "did",
+        "dm",
+        "dw",
+        "ei",
+        "httt",
+        "l",
+        "low",
+        "nr",
+        "sof",
+        "sota",
+        "sotbe",
+        "thot",
+        "trow",
+        "tsg",
+        "ttb",
+        "utbs",
+    ]
     return [Package(f"wesnoth-1.16-{name}", version, "deb", "GPL-2+") for name in names]
 
 

@@ -1,4 +1,5 @@
 """Readers for the file formats that the packages use; each returns plain strings."""
+
 from __future__ import annotations
 
 import gettext
@@ -6,8 +7,8 @@ import gzip
 import re
 import struct
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 
 def text(path: Path) -> str:
