@@ -97,7 +97,7 @@ def transformers_run(geometry: Geometry, tensors: Tensors, prompt: Sequence[int]
 
     Raises ValueError when float32 and float64 disagree about an id or a route: such vectors would test luck.
     """
-    from oracle.transformers_reference import TransformersReference  # noqa: PLC0415 - torch may be absent
+    from oracle.transformers_reference import TransformersReference
 
     single = TransformersReference(geometry, tensors, double=False)
     ids = list(prompt)
@@ -190,9 +190,10 @@ def small_vectors(dtype: Dtype) -> Arrays:
     return excerpt
 
 
-def mote_vectors(geometry: Geometry, weights: Weights, prompt: Sequence[int]) -> Arrays:
+def mote_vectors(geometry: Geometry, tensors: Tensors, prompt: Sequence[int]) -> Arrays:
     """The committed excerpt of an official run of the embedded checkpoint, with and without padded attention blocks."""
-    excerpt: Arrays = {"prompt_length": np.array(len(prompt))}
+    weights = Weights(tensors)
+    excerpt: Arrays = {"prompt_length": np.array(len(prompt)), "checkpoint": np.array(checkpoint_files.sha256(tensors))}
     for name, pad_window in (("official", True), ("official_unpadded", False)):
         run = numpy_greedy(geometry, weights, prompt, MOTE_GENERATED, pad_window=pad_window)
         for kept in ("ids", "routes", "route_weights"):
@@ -227,12 +228,12 @@ def main() -> None:
         for dtype in DTYPES:
             full_vectors(dtype, options.path / dtype)
     else:
-        from tokenizers import Tokenizer  # noqa: PLC0415 - of the three uses only this one needs it
+        from tokenizers import Tokenizer
 
         tokenizer = Tokenizer.from_file(str(options.path / "tokenizer.json"))
-        geometry, weights = Geometry.of_checkpoint(options.path), Weights(read_checkpoint(options.path))
+        geometry, tensors = Geometry.of_checkpoint(options.path), read_checkpoint(options.path)
         for name, text in MOTE_TEXTS.items():
-            np.savez_compressed(VECTORS / f"mote_{name}.npz", **mote_vectors(geometry, weights, tokenizer.encode(text).ids))
+            np.savez_compressed(VECTORS / f"mote_{name}.npz", **mote_vectors(geometry, tensors, tokenizer.encode(text).ids))
 
 
 if __name__ == "__main__":
