@@ -143,24 +143,21 @@ def test_shipped_parameters_pass_preflight(session: Session) -> None:
     preflight(session, horizons=(8, 16, 32))
 
 
-@pytest.mark.parametrize(
-    ("job", "message"),
-    [
-        ({"fork": {"layer": 12}}, r"job\.yaml: fork\.layer: found 12, allowed: 0\.\.11"),
-        ({"numerics": "fp32"}, r"job\.yaml: numerics: found fp32, allowed: official"),
-        (
-            {"horizons": (8, 4094)},
-            r"job\.yaml: horizons: found 4094 after the 4 tokens of prompt en-001, allowed: 4096 positions",
-        ),
-    ],
-)
-def test_what_the_checkpoint_cannot_do_is_one_line(session: Session, job: dict[str, Any], message: str) -> None:
+def test_what_the_checkpoint_cannot_do_is_one_line(session: Session) -> None:
+    layers = session.checkpoint.config.num_hidden_layers
+    with pytest.raises(InvalidInput, match=rf"job\.yaml: fork\.layer: found {layers}, allowed: 0\.\.{layers - 1}"):
+        preflight(session, fork={"layer": layers})
+    with pytest.raises(InvalidInput, match=r"job\.yaml: numerics: found fp32, allowed: official"):
+        preflight(session, numerics="fp32")
+
+
+def test_positions_may_be_used_up_and_no_more(session: Session) -> None:
+    """A prompt of n tokens with horizon h needs n + h - 1 positions."""
+    positions = session.checkpoint.config.max_position_embeddings
+    preflight(session, tokens=positions - 7, horizons=(4, 8))
+    message = rf"job\.yaml: horizons: found 8 after the {positions - 6} tokens of prompt en-001, allowed: {positions} positions"
     with pytest.raises(InvalidInput, match=message):
-        preflight(session, **job)
-
-
-def test_last_position_may_be_used(session: Session) -> None:
-    preflight(session, horizons=(8, 4093))
+        preflight(session, tokens=positions - 6, horizons=(4, 8))
 
 
 def test_job_of_another_protocol_is_a_bug() -> None:

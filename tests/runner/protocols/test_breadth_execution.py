@@ -179,6 +179,7 @@ def test_checkpoint_that_was_not_planned_is_a_finding(session: Session) -> None:
 
 def test_prompt_beyond_the_positions_is_one_line(session: Session) -> None:
     (unit,) = first_units(session, SHEEP)
-    long = replace(unit, payload={"text": "sheep " * 5000})
+    positions = session.checkpoint.config.max_position_embeddings
+    long = replace(unit, meaning=dict(unit.meaning) | {"horizon": positions})
     with pytest.raises(InvalidInput, match=r"prompt en-001: text: found [0-9]+ tokens"):
         execute(session, [long])
