@@ -99,6 +99,7 @@ def make_executor(prepared: Prepared, address: str | None) -> Executor:
     spec = WorkerSpec(prepared.job_file.checkpoint, job.numerics, job.execution.threads)
     if address == INLINE:
         return InlineExecutor(spec, prepared.protocol.execute)
+    # Here, because Ray takes a second to import, which no other command should wait for.
     from actors.pool import PoolSettings, RayPool
 
     memory = job.execution.memory_mib
