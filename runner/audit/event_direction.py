@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import kernels
 from runner.annotation.files import Annotation, agreement
-from runner.audit.evidence import FILE, Evidence, Row, grouped
+from runner.audit.evidence import FILE, Evidence, Row, first_difference, grouped
 from runner.audit.ledger import UNPUBLISHED, Absent, Check, Claim, Tally, empirical, every, same, structural, together
 from runner.protocols.event_direction import RUNS, event_direction
 from runner.protocols.event_direction_checks import OF_THE_EXECUTION
@@ -51,7 +51,8 @@ class EventFigures:
     """terms: k. classes: that were continued, each once. items: unique exact texts; item_classes:
     classes that say them. provisional: classes by the label of the rules. redrawn: sampled classes that the seed draws again.
     executions: of sampled classes; of these, `lengths` with all their tokens. tokens, digests, metadata: sampled classes whose
-    two executions agree. prefixes: executions that begin as the class began. long_texts: different texts of full length.
+    two executions agree. prefixes: executions that begin as the class began. decided: classes whose
+    first difference from native is that of their token IDs. long_texts: different texts of full length.
     """
 
     prompts: int
@@ -70,6 +71,7 @@ class EventFigures:
     long_texts: int
     redrawn: Tally | None = None
     prefixes: Tally | None = None
+    decided: Tally | None = None
     annotated: Annotated | None = None
 
     @property
@@ -81,6 +83,7 @@ def measure(evidence: Evidence) -> EventFigures:
     job = event_direction(evidence.run.experiment.job)
     forks, rows = evidence.rows(EVENT_DIRECTION_FORKS.name), evidence.rows(EVENT_DIRECTION_CLASSES.name)
     replays = evidence.rows(EVENT_DIRECTION_REPLAYS.name)
+    native = {row["prompt_id"]: row for row in reversed(forks)}
     algebra = kernels.structural_classes(len(forks[0]["fork_experts"])) if forks else []
     right = [row for row in rows if _in_algebra(row, algebra)]
     texts = Counter((str(row["prompt_id"]), str(row["text"])) for row in rows)
@@ -106,6 +109,7 @@ def measure(evidence: Evidence) -> EventFigures:
         long_texts=len({row["text"] for row in replays}),
         redrawn=Tally.of(_redrawn(job, rows, branches)),
         prefixes=Tally.of(_prefix(row, began.get((row["prompt_id"], row["structural_class"]))) for row in replays),
+        decided=Tally.of(_decided(row, native.get(row["prompt_id"])) for row in rows),
         annotated=_annotated(evidence),
     )
 
@@ -157,6 +161,11 @@ def _metadata(group: Sequence[Row]) -> list[str]:
 def _prefix(row: Row, began: Row | None) -> tuple[bool, str, str]:
     right = began is not None and row["token_ids"][: len(began["token_ids"])] == began["token_ids"]
     return right, f"{_where(row)} begins otherwise", str(row[FILE])
+
+
+def _decided(row: Row, native: Row | None) -> tuple[bool, str, str]:
+    right = native is not None and row["first_difference"] == first_difference(native["native_token_ids"], row["token_ids"])
+    return right, f"{row['prompt_id']}, class {row['structural_class']}", str(row[FILE])
 
 
 def _annotated(evidence: Evidence) -> Annotated | None:
@@ -287,6 +296,7 @@ CLAIMS: tuple[Claim[EventFigures], ...] = (
     structural("labels", "3.3", CLASSES, "Volumes by label add up to the classes", _labels),
     structural("moves", "3.3", CLASSES, "Consensus volumes are provisional ones, plus and less what moved", _moves),
     structural("agreement", "3.3", CLASSES, "Agreement and kappa are those of the confusion", _agreement),
+    structural("decided", "2.8", CLASSES, "Ordered token IDs decide where a class leaves native", lambda one: every(one.decided)),
     structural("sample", "2.4.4", REPLAYS, "The sample has its classes of each label, or all there are", _sizes),
     structural(
         "redrawn",

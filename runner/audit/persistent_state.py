@@ -69,10 +69,10 @@ def measure(evidence: Evidence) -> StateFigures:
 
 
 def _control(row: Row, layers: Sequence[Row], checkpoints: Sequence[Row], geometry: Geometry | None) -> StateControl:
-    def equal(what: str, columns: tuple[str, str], distance: str | None) -> Tally:
+    def equal(what: str, columns: tuple[str, str], flag: str, distance: str | None) -> Tally:
         return Tally.of(
             (
-                one[columns[0]] == one[columns[1]] and (distance is None or one[distance] == 0),
+                one[columns[0]] == one[columns[1]] and one[flag] and (distance is None or one[distance] == 0),
                 f"position {one['position']}, layer {one['layer']}: {what}",
                 one[FILE],
             )
@@ -85,9 +85,11 @@ def _control(row: Row, layers: Sequence[Row], checkpoints: Sequence[Row], geomet
     differing = [one for one in layers if one["branch_sha256"] != one["native_sha256"]]
     first = first_difference(row["native_token_ids"], row["branch_token_ids"])
     pairs = list(zip(row["branch_token_ids"], row["substituted_token_ids"], strict=False))
-    post_mhc = equal("post-mHC", ("branch_post_mhc_sha256", "substituted_post_mhc_sha256"), "post_mhc_linf")
-    states = equal("persistent state", ("branch_state_sha256", "substituted_state_sha256"), "state_differing_values")
-    routes = equal("route", ("branch_experts", "substituted_experts"), None)
+    post_mhc = equal("post-mHC", ("branch_post_mhc_sha256", "substituted_post_mhc_sha256"), "post_mhc_equal", "post_mhc_linf")
+    states = equal(
+        "persistent state", ("branch_state_sha256", "substituted_state_sha256"), "state_equal", "state_differing_values"
+    )
+    routes = equal("route", ("branch_experts", "substituted_experts"), "route_equal", None)
     fp32, fp64 = records("fp32_rebuilt"), records("fp64_rebuilt")
     sums = {
         "state_values": sum(one["state_values"] for one in layers),

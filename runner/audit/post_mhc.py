@@ -65,15 +65,22 @@ def measure(evidence: Evidence) -> PostMhcFigures:
 
 def _control(row: Row, prefork: Sequence[Row], checkpoints: Sequence[Row], geometry: Geometry | None) -> PostMhcControl:
     before = Tally.of(
-        (one["branch_sha256"] == one["native_sha256"] and one["linf"] == 0, f"layer {one['layer']} before the fork", one[FILE])
+        (
+            one["branch_sha256"] == one["native_sha256"] and one["linf"] == 0 and one["equal"],
+            f"layer {one['layer']} before the fork",
+            one[FILE],
+        )
         for one in prefork
     )
     vectors = Tally.of(
-        (one["branch_sha256"] == one["substituted_sha256"] and one["linf"] == 0, _where(one), one[FILE])
+        (one["branch_sha256"] == one["substituted_sha256"] and one["linf"] == 0 and one["equal"], _where(one), one[FILE])
         for one in checkpoints
         if one["branch_sha256"] is not None
     )
-    routes = Tally.of((one["branch_experts"] == one["substituted_experts"], _where(one), one[FILE]) for one in checkpoints)
+    routes = Tally.of(
+        (one["branch_experts"] == one["substituted_experts"] and one["route_equal"], _where(one), one[FILE])
+        for one in checkpoints
+    )
     first = first_difference(row["native_token_ids"], row["branch_token_ids"])
     pairs = list(zip(row["branch_token_ids"], row["substituted_token_ids"], strict=False))
     predictions = Tally.of((one == other, f"prediction {place}", row[FILE]) for place, (one, other) in enumerate(pairs, start=1))
