@@ -201,7 +201,7 @@ def _axes(scheme: str) -> Callable[[PersistentFigures], str | Absent]:
 def _detail(scheme: str) -> Callable[[PersistentFigures], str | Absent]:
     def figure(one: PersistentFigures) -> str | Absent:
         found = [
-            f"{case.prompt}: {case.divergence.native_tokens}/{one.seeds} diverge, {case.continuations} continuations"
+            f"{case.prompt} {case.divergence.native_tokens}/{one.seeds}, {case.continuations}"
             for case in one.cases
             if case.scheme == scheme
         ]
@@ -241,7 +241,13 @@ CLAIMS: tuple[Claim[PersistentFigures], ...] = (
         for scheme in STUDY_SCHEMES
         for claim in (
             empirical(f"axes.{scheme}", "3.6", TABLE, f"Scheme {scheme} on the two reference axes", _axes(scheme)),
-            empirical(f"prompts.{scheme}", "B.4", TABLE, f"Scheme {scheme} by prompt", _detail(scheme)),
+            empirical(
+                f"prompts.{scheme}",
+                "B.4",
+                TABLE,
+                f"Scheme {scheme}: token sequences that leave native, and how many different ones",
+                _detail(scheme),
+            ),
         )
     ),
 )

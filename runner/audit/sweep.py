@@ -134,13 +134,13 @@ def _each(look: Callable[[SweepCase], Check]) -> Callable[[SweepFigures], Check 
     return lambda figures: together((case.label, look(case)) for case in figures.cases)
 
 
-def _of_scheme(scheme: str, look: Callable[[SweepCase], str]) -> Callable[[SweepFigures], str | Absent]:
-    """An empirical figure of every case under a scheme."""
+def _of_schemes(look: Callable[[SweepCase], str], *schemes: str) -> Callable[[SweepFigures], str | Absent]:
+    """An empirical figure of every case under these schemes."""
 
     def figure(figures: SweepFigures) -> str | Absent:
-        found = [(case.label, look(case)) for case in figures.cases if case.scheme == scheme]
+        found = [(case.label, look(case)) for case in figures.cases if case.scheme in schemes]
         if not found:
-            return Absent(f"no branches of scheme {scheme}")
+            return Absent(f"no branches of scheme {' or '.join(schemes)}")
         return found[0][1] if len(found) == 1 else "; ".join(f"{label}: {text}" for label, text in found)
 
     return figure
@@ -180,12 +180,16 @@ def _volumes(figures: SweepFigures) -> Check | Absent:
     return together((case.label, same(sum(volumes), case.branches)) for case, volumes in known)
 
 
+def _texts(case: SweepCase) -> str:
+    return f"{case.texts} text{'s' * (case.texts != 1)}"
+
+
 def _basins(case: SweepCase) -> str:
     """Texts, as the study counts basins, and the largest volumes."""
     if case.volumes is None:
-        return f"{case.texts} texts"
+        return _texts(case)
     more = "" if len(case.volumes) <= SHOWN_VOLUMES else ", .."
-    return f"{case.texts} texts; volumes {', '.join(map(str, case.volumes[:SHOWN_VOLUMES]))}{more}"
+    return f"{_texts(case)}; volumes {', '.join(map(str, case.volumes[:SHOWN_VOLUMES]))}{more}"
 
 
 def _states(case: SweepCase) -> str:
@@ -228,10 +232,11 @@ CLAIMS: tuple[Claim[SweepFigures], ...] = (
     structural("forks", "2.4.1", SWEEP_FORKS.name, "Every unit of a prompt found the same fork", lambda one: every(one.forks)),
     *(
         claim
-        for scheme in ("P32", "C", "A", "B")
+        for scheme in ("A", "B")
         for claim in (
-            empirical(f"basins.{scheme}", "3.2", ORDERS, f"Continuation basins of scheme {scheme}", _of_scheme(scheme, _basins)),
-            empirical(f"states.{scheme}", "3.2", ORDERS, f"Different states of scheme {scheme}", _of_scheme(scheme, _states)),
+            empirical(f"basins.{scheme}", "3.2", ORDERS, f"Continuation basins of scheme {scheme}", _of_schemes(_basins, scheme)),
+            empirical(f"states.{scheme}", "3.2", ORDERS, f"Different states of scheme {scheme}", _of_schemes(_states, scheme)),
         )
     ),
+    empirical("basins.others", "3.2", ORDERS, "Continuation basins of the other schemes", _of_schemes(_basins, "P32", "C")),
 )
