@@ -38,7 +38,7 @@ NATIVE = {
 }
 """Table -> its column of native tokens. Trajectories are native where their schedule says so."""
 
-LOWER_ORDER = {SWEEP_ORDERS.name: "order", BREADTH_CLASSES.name: "order_low", EVENT_DIRECTION_CLASSES.name: "branch_order"}
+ORDER_COLUMN = {SWEEP_ORDERS.name: "order", BREADTH_CLASSES.name: "order_low", EVENT_DIRECTION_CLASSES.name: "branch_order"}
 """Table with a post-mHC state a row -> its column of the scheme-B order that gave it."""
 
 
@@ -96,10 +96,10 @@ def _identities(evidence: Evidence) -> Iterator[_Result]:
 def _states(evidence: Evidence) -> Iterator[_Result]:
     """Post-mHC states of scheme B's orders at a fork."""
     job: Any = evidence.run.experiment.job
-    for table in evidence.run.store.schemas.keys() & LOWER_ORDER.keys():
+    for table in evidence.run.store.schemas.keys() & ORDER_COLUMN.keys():
         for row in evidence.rows(table):
             if row.get("scheme", "B") == "B":
-                done = (job.fork.layer, row[LOWER_ORDER[table]])
+                done = (job.fork.layer, row[ORDER_COLUMN[table]])
                 value = row["post_mhc_sha256"]
                 yield _Result((*_shared(evidence, row), *done), value, str(evidence.run.paths.root), row[FILE])
 
