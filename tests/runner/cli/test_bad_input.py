@@ -52,10 +52,6 @@ def horizon_not_increasing() -> None:
     edit_job("[2, 4]", "[4, 4]")
 
 
-def horizon_beyond_positions() -> None:
-    edit_job("[2, 4]", "[2, 5000]")
-
-
 def no_checkpoint() -> None:
     Path("nothing").mkdir()
     edit_job("horizons", "checkpoint: nothing\nhorizons")
@@ -65,6 +61,12 @@ def copy_of_the_checkpoint() -> Path:
     shutil.copytree(kernels.builtin_checkpoint(), "mote", copy_function=lambda a, b: Path(b).write_bytes(Path(a).read_bytes()))
     edit_job("horizons", "checkpoint: mote\nhorizons")
     return Path("mote")
+
+
+def horizon_beyond_positions() -> None:
+    path = copy_of_the_checkpoint() / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"max_position_embeddings": 12}))
+    Path("job.yaml").write_text(Path("job.yaml").read_text().replace("[2, 4]", "[2, 12]"))
 
 
 def vocabulary_mismatch() -> None:
@@ -93,7 +95,7 @@ CASES = [
     (invalid_utf8, "runner: prompts.tsv: line 5: found byte 0xff"),
     (layer_out_of_range, "runner: job.yaml: fork.layer: found 12, allowed: 0..11"),
     (horizon_not_increasing, "runner: job.yaml: horizons.1: found 4, allowed: more than 4"),
-    (horizon_beyond_positions, "runner: job.yaml: horizons: found 5000"),
+    (horizon_beyond_positions, "runner: job.yaml: horizons: found 12 after the"),
     (no_checkpoint, "nothing/config.json"),
     (vocabulary_mismatch, "mote/tokenizer.json: vocabulary: found 8193 tokens"),
     (no_tokenizer, "mote/tokenizer.json: found no such file"),
