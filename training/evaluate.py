@@ -27,6 +27,7 @@ from training.model import INFERENCE, Decoder, Mode
 
 END = 1
 CONTEXT = 512
+PAD = 0  # begin-of-sentence, which no document holds
 
 
 def _windows(tokenizer: Tokenizer, documents: Iterable[dict[str, Any]]) -> list[tuple[str, list[int], int]]:
@@ -35,7 +36,7 @@ def _windows(tokenizer: Tokenizer, documents: Iterable[dict[str, Any]]) -> list[
     rows = []
     for document in documents:
         ids, size = [END, *tokenizer.encode(document["text"]).ids], len(document["text"].encode())
-        group = f"{document['language']}/{'same documents' if document['split'] == 'heldout' else 'newer sources'}"
+        group = f"{document['language']}/{'fixed list' if document['split'] == 'heldout' else 'drawn'}"
         for start in range(0, len(ids) - 1, CONTEXT - 1):
             piece = ids[start : start + CONTEXT]
             rows.append((group, piece, size * (len(piece) - 1) / (len(ids) - 1)))
@@ -77,7 +78,8 @@ class Recorder:
     """Watches routers and indexers during forward passes.
 
     Router margin: gap between the last chosen and the first rejected biased score. Index margin: the same at the
-    top-k cut, where there is one; a tie is a gap of zero in the official BF16 score arithmetic.
+    top-k cut, where there is one, once with FP32 scores and once with scores rounded to BF16, as the official path ranks
+    them. Padding does not count.
     """
 
     def __init__(self, model: Decoder) -> None:
@@ -91,9 +93,10 @@ class Recorder:
     def _watch_router(self, layer, ffn, route):
         def watched(x: Tensor, ids: Tensor):
             score, chosen, weight = route(x, ids)
-            self.load[layer] += torch.bincount(chosen.flatten().cpu(), minlength=ffn.g.experts)
+            self._live = ids != PAD  # the first router runs before the first indexer
+            self.load[layer] += torch.bincount(chosen[self._live].flatten().cpu(), minlength=ffn.g.experts)
             if not ffn.hashed:
-                best = (score + ffn.bias).topk(ffn.g.topk + 1, -1).values
+                best = (score + ffn.bias)[self._live].topk(ffn.g.topk + 1, -1).values
                 self.router.append((best[:, -2] - best[:, -1]).cpu())
             return score, chosen, weight
 
@@ -105,7 +108,7 @@ class Recorder:
             if score.shape[-1] > k:
                 for values, into in ((score, self.index), (score.bfloat16().float(), self.index_bf16)):
                     best = values.masked_fill(~visible, -math.inf).topk(k + 1, -1).values
-                    gap = best[..., -2] - best[..., -1]
+                    gap = (best[..., -2] - best[..., -1]).flatten()[self._live]
                     into.append(gap[torch.isfinite(gap)].cpu())
             return select(score, visible)
 

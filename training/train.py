@@ -1,6 +1,6 @@
 """Trains the decoder.
 
-    python -m training.train WORK OUT --steps N [--seconds T] [--resume]
+    python -m training.train WORK OUT --steps N [--seconds T] [--resume | --start CHECKPOINT]
 
 WORK holds tokens.npz and tokenizer.json. OUT receives state.pt (weights, optimiser, position; written at intervals and
 at the end), train_log.json and, at the end, the checkpoint in the official layout. Progress, which drives the learning
@@ -22,8 +22,8 @@ from typing import Any
 import torch
 
 from training.batches import Windows, loop_loss, make_loops
-from training.export import write_checkpoint
-from training.geometry import Geometry
+from training.export import read_checkpoint, write_checkpoint
+from training.geometry import Geometry, read_geometry
 from training.model import Decoder, Mode
 from training.optimizer import Optimizer
 
@@ -209,13 +209,19 @@ def main() -> None:
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--seconds", type=float, default=math.inf)
     parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--start", type=Path, help="begin from an exported checkpoint instead of random weights")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="recipe fields, such as muon_lr=0.01")
     arguments = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = True
     changes = {key: type(getattr(Recipe(), key))(value) for key, value in (item.split("=") for item in arguments.set)}
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     arguments.out.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(Recipe(**changes), Geometry(), arguments.work / "tokens.npz", device, compiled=device.type == "cuda")
+    geometry = Geometry()
+    if arguments.start:
+        geometry = read_geometry(arguments.start)
+    trainer = Trainer(Recipe(**changes), geometry, arguments.work / "tokens.npz", device, compiled=device.type == "cuda")
+    if arguments.start:
+        trainer.model.load_state_dict(read_checkpoint(arguments.start).state_dict())
     if arguments.resume:
         trainer.load(arguments.out / "state.pt")
     trainer.advance(arguments.steps, arguments.seconds, arguments.out / "state.pt")
