@@ -58,9 +58,7 @@ class Cluster:
         _quieten()
         base = Path(os.environ.get("RAY_TMPDIR", "/tmp")).resolve()
         _sweep(base)
-        directory = Path(tempfile.mkdtemp(prefix=_DIRECTORY_PREFIX, dir=base))
-        lock = (directory / _LOCK).open("w")
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        directory, lock = _locked_directory(base)
         token = directory / "token"
         token.touch(mode=0o600)
         token.write_text(_TOKEN)
@@ -164,6 +162,18 @@ def _quieten() -> None:
     ray._private.worker._worker_logs_enabled = False
 
 
+def _locked_directory(base: Path) -> tuple[Path, IO[str]]:
+    """A new directory below `base` for one cluster, and its lock, which is held.
+
+    It gets the name by which `_sweep` finds it once the lock is held, never before: no other driver can take it for one that was
+    left. A driver killed in between leaves a directory of another name, empty but for the lock.
+    """
+    new = Path(tempfile.mkdtemp(prefix=f".{_DIRECTORY_PREFIX}", dir=base))
+    lock = (new / _LOCK).open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return new.rename(base / new.name.removeprefix(".")), lock
+
+
 def _sweep(base: Path) -> None:
     """Remove what is left of embedded clusters whose drivers were killed: directories that no driver holds locked any more.
 
@@ -180,12 +190,16 @@ def _sweep(base: Path) -> None:
 
 
 def _processes_writing_to(directory: Path) -> list[int]:
-    """Processes that hold a file below `directory` open for writing, as Ray's hold their logs; readers are not Ray's."""
+    """Processes that hold a file below `directory` open for writing, as Ray's hold their logs; readers are not Ray's.
+
+    The lock does not count: drivers open it, and none of them is to be killed.
+    """
     found = []
+    lock = directory / _LOCK
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):  # gone meanwhile, or another user's
             if entry.name.isdecimal() and any(
-                link.lstat().st_mode & stat.S_IWUSR and link.readlink().is_relative_to(directory)
+                link.lstat().st_mode & stat.S_IWUSR and link.readlink().is_relative_to(directory) and link.readlink() != lock
                 for link in (entry / "fd").iterdir()
             ):
                 found.append(int(entry.name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import stat
@@ -10,10 +11,11 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
-from actors.cluster import Cluster, _descendants, _start_time, available_cpus
+from actors.cluster import Cluster, _descendants, _locked_directory, _start_time, _sweep, available_cpus
 
 DRIVER = """
 import signal, sys
@@ -120,6 +122,47 @@ def test_embedded_cluster_is_private_and_leaves_nothing(monkeypatch: pytest.Monk
     cluster.close()
     assert not directory.exists()
     assert {name: value for name, value in os.environ.items() if name.startswith("RAY_")} == before
+
+
+def test_a_directory_is_locked_before_a_sweep_can_find_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[list[Path]] = []
+    flock = fcntl.flock
+
+    def look_and_lock(file: IO[str], how: int) -> None:
+        found.append(list(tmp_path.glob("rn-*")))
+        flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", look_and_lock)
+    directory, lock = _locked_directory(tmp_path)
+    assert found == [[]]
+    assert list(tmp_path.iterdir()) == list(tmp_path.glob("rn-*/")) == [directory]
+    with lock:
+        _sweep(tmp_path)
+        assert (directory / "driver.lock").exists()
+    _sweep(tmp_path)
+    assert not directory.exists()
+
+
+HOLDER = """
+import sys
+files = [open(name, "a") for name in sys.argv[1:]]
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize(("names", "ended"), [(["driver.lock"], False), (["driver.lock", "log"], True), (["log"], True)])
+def test_a_sweep_ends_what_writes_and_not_what_only_waits_for_the_lock(tmp_path: Path, names: list[str], ended: bool) -> None:
+    directory, lock = _locked_directory(tmp_path)
+    lock.close()
+    command = [sys.executable, "-c", HOLDER, *(str(directory / name) for name in names)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"open\n"
+        _sweep(tmp_path)
+        process.communicate()  # ends its input, at which it ends by itself
+        assert process.returncode == (-signal.SIGKILL if ended else 0)
+    assert not directory.exists()
 
 
 def test_cpus_are_those_this_process_may_use() -> None:
