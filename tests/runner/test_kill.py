@@ -12,13 +12,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from runner.events import read_events
+
 JOBS = Path(__file__).parents[2] / "jobs"
+
+DRAWS = 12
+"""Moments drawn, each earlier than the one before on the whole, before a test gives up killing something in time."""
 
 
 @dataclass(frozen=True)
@@ -79,23 +85,57 @@ def resumes(root: Path, undisturbed: Undisturbed, *options: str) -> None:
     assert verified(root) == 0
 
 
+def kill_driver(undisturbed: Undisturbed, root: Path, after: float, *options: str) -> bool:
+    """Start a driver on `root` and kill it after so many seconds; False if it had ended by then, all done."""
+    driver = start(undisturbed.job, root, *undisturbed.options, *options)
+    time.sleep(after)
+    driver.kill()
+    code = end(driver)
+    assert code in (-signal.SIGKILL, 0)
+    return code != 0
+
+
+def kill_actor(undisturbed: Undisturbed, root: Path, after: float, *options: str) -> bool:
+    """Start a driver on `root` and kill one of its actors so many seconds after the first has joined; the driver ends by itself.
+
+    False if none was missed: the driver had no more work for it.
+    """
+    driver = start(undisturbed.job, root, *undisturbed.options, *options)
+    wait_for_event(root, "joined")
+    time.sleep(after)
+    for pid in list(workers(driver.pid))[:1]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert end(driver) == 0
+    return any(event["event"] == "left" for event in read_events(root / "events.log"))
+
+
+def disturbed(kill: Callable[[Path, float], bool], folder: Path, moments: random.Random, longest: float) -> Path:
+    """A run in which something was killed. A moment that comes too late is drawn again, earlier, for a run of its own."""
+    for number in range(DRAWS):
+        root = folder / f"run-{number}"
+        if kill(root, moments.random() * longest / (1 + number)):
+            return root
+    raise AssertionError(f"every one of {DRAWS} runs had ended before anything of it was killed")
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_killed_driver_resumes_to_the_same_bytes(small: Undisturbed, tmp_path: Path, seed: int) -> None:
-    driver = start(small.job, tmp_path / "run", *small.options)
-    time.sleep(small.seconds * random.Random(seed).random())
-    driver.kill()
-    end(driver)
-    resumes(tmp_path / "run", small)
+    root = disturbed(partial(kill_driver, small), tmp_path, random.Random(seed), small.seconds)
+    resumes(root, small)
 
 
 def test_a_run_killed_over_and_over_ends_with_the_same_bytes(small: Undisturbed, tmp_path: Path) -> None:
-    moments = random.Random(0)
-    for _ in range(5):
-        driver = start(small.job, tmp_path / "run", *small.options)
-        time.sleep(small.seconds * moments.uniform(0.4, 1))
-        driver.kill()
-        end(driver)
-    resumes(tmp_path / "run", small)
+    moments, root, kills = random.Random(0), tmp_path / "run-0", 0
+    for number in range(1, DRAWS):
+        if kill_driver(small, root, small.seconds * moments.uniform(0.4, 1) / number**0.5):
+            kills += 1
+        else:  # it was done before its next kill: begin anew
+            root, kills = tmp_path / f"run-{number}", 0
+        if kills == 3:
+            break
+    assert kills == 3
+    resumes(root, small)
 
 
 def test_ctrl_c_keeps_what_is_in_flight_and_ends_with_130(small: Undisturbed, tmp_path: Path) -> None:
@@ -109,20 +149,14 @@ def test_ctrl_c_keeps_what_is_in_flight_and_ends_with_130(small: Undisturbed, tm
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_kill_of_driver_or_actor_on_the_main_job(main_job: Undisturbed, tmp_path: Path, seed: int) -> None:
-    moments = random.Random(seed)
-    actors = ("--actors", str(1 + seed % 2))
-    driver = start(main_job.job, tmp_path / "run", *actors)
-    time.sleep(main_job.seconds * moments.random())
-    if seed % 4 < 2:
-        driver.kill()
-        end(driver)
-    else:
-        killed = list(workers(driver.pid))
-        for pid in killed[:1]:
-            os.kill(pid, signal.SIGKILL)
-        assert end(driver) == 0
+    kill = kill_driver if seed % 4 < 2 else kill_actor
+
+    def kill_once(root: Path, after: float) -> bool:
+        return kill(main_job, root, after, "--actors", str(1 + seed % 2))
+
+    root = disturbed(kill_once, tmp_path, random.Random(seed), main_job.seconds)
     # Resumed by the other number of actors.
-    resumes(tmp_path / "run", main_job, "--actors", str(2 - seed % 2))
+    resumes(root, main_job, "--actors", str(2 - seed % 2))
 
 
 @pytest.mark.slow
@@ -143,6 +177,13 @@ def wait_for(path: Path) -> None:
     while not path.exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def wait_for_event(root: Path, name: str) -> None:
+    deadline = time.monotonic() + 120
+    while not any(event["event"] == name for event in read_events(root / "events.log")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def workers(driver: int) -> Iterator[int]:
