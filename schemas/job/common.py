@@ -37,7 +37,7 @@ class Execution(Model):
 
     actors: int | None = Field(default=None, ge=1, le=4096, description="null (as many as fit the cores) or an integer 1..4096")
     threads: int = Field(default=1, ge=1, le=256, description="an integer 1..256: threads of each actor's decoder")
-    batch: int = Field(default=1, ge=1, le=4096, description="an integer 1..4096: most units in one lease")
+    batch: int = Field(default=16, ge=1, le=4096, description="an integer 1..4096: most units in one lease")
     deadline_s: float = Field(
         default=600.0,
         gt=0,
