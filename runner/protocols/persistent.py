@@ -27,6 +27,8 @@ from schemas.unit import Unit, UnitResult
 
 name = "persistent"
 
+needs_complete: Mapping[str, Sequence[str]] = {}
+
 STAGES = ("references", "schedules")
 
 
@@ -38,10 +40,11 @@ def execute(session: Session, units: Sequence[Unit]) -> list[UnitResult]:
 
 def _execute(session: Session, unit: Unit) -> UnitResult:
     parameters, config = unit.meaning["parameters"], session.checkpoint.config
-    horizon, seed = int(parameters["horizon"]), int(parameters["experiment_seed"])
+    horizon = int(parameters["horizon"])
     if unit.meaning["schedules"] == "references":
         conditions = [NATIVE, *(identity(scheme, config) for scheme in parameters["schemes"])]
     else:
+        seed = int(unit.meaning["experiment_seed"])
         conditions = [
             random(scheme, seed, unit.prompt_id, request_seed, config)
             for request_seed in range(int(unit.meaning["first_seed"]), int(unit.meaning["end_seed"]))
@@ -66,14 +69,18 @@ def stages(job: Job) -> Sequence[str]:
 
 
 def units(experiment: Experiment, stage: str, committed: Committed) -> list[Unit]:
-    """Stage "references": a unit a prompt. Stage "schedules": a unit a prompt and block of request seeds, with all schemes."""
+    """Stage "references": a unit a prompt. Stage "schedules": a unit a prompt and block of request seeds, with all schemes.
+
+    Only the second draws, so only there the seed is part of what a unit means.
+    """
     job = _persistent(experiment.job)
     shared = shared_meaning(experiment, (PERSISTENT_TRAJECTORIES,))
     if stage == "references":
         blocks: list[dict[str, Any]] = [{"schedules": "references"}]
     else:
+        drawn = {"schedules": GENERATOR, "experiment_seed": job.experiment_seed}
         blocks = [
-            {"schedules": GENERATOR, "first_seed": first, "end_seed": min(first + job.block, job.request_seeds)}
+            drawn | {"first_seed": first, "end_seed": min(first + job.block, job.request_seeds)}
             for first in range(0, job.request_seeds, job.block)
         ]
     return [
@@ -142,4 +149,4 @@ def _persistent(job: Job) -> PersistentJob:
     return job
 
 
-__all__ = ["STAGES", "check", "execute", "name", "preflight", "report", "schemas", "stages", "units"]
+__all__ = ["STAGES", "check", "execute", "name", "needs_complete", "preflight", "report", "schemas", "stages", "units"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from random_runs import LAYERS, Changed, RandomRuns, violations
 from small_jobs import rows, small_run
 
 import kernels
+from runner.protocol import Experiment
 from runner.protocols.orders import draw_schedule
 from runner.run import Run
 
@@ -69,6 +71,17 @@ def test_another_experiment_seed_draws_other_schedules(random_runs: RandomRuns, 
     )
     assert rows(other, ["schedules"])[0]["orders"] != rows(run, ["schedules"])[0]["orders"]
     assert violations(other) == []
+
+
+def test_the_seed_stands_in_the_keys_of_what_is_drawn_only(run: Run) -> None:
+    job = run.experiment.job
+    other = replace(run.experiment, job=job.model_copy(update={"experiment_seed": job.experiment_seed + 1}))
+
+    def keys(experiment: Experiment, stage: str) -> list[str]:
+        return [unit.key for unit in run.protocol.units(experiment, stage, run.store)]
+
+    assert keys(other, "references") == keys(run.experiment, "references")
+    assert not set(keys(other, "schedules")) & set(keys(run.experiment, "schedules"))
 
 
 @pytest.mark.parametrize(
