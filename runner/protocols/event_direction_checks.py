@@ -30,7 +30,9 @@ def fork_violations(forks: Rows) -> list[str]:
 
 
 def class_violations(forks: Rows, classes: Rows, horizon: int) -> list[str]:
-    """Each class has its lower order and its tokens, and equal post-mHC states have equal futures (study 3.2.2), native's too."""
+    """Each class is one of its fork's, has its lower order and its tokens, and equal post-mHC states have equal futures (study
+    3.2.2), native's too.
+    """
     futures: dict[tuple[str, str], list[int]] = {}
     algebra: dict[str, list[tuple[int, int]]] = {}
     for fork in forks:
@@ -39,7 +41,12 @@ def class_violations(forks: Rows, classes: Rows, horizon: int) -> list[str]:
     violations = []
     for row in classes:
         where = f"{row['prompt_id']}, class {row['structural_class']}"
-        if row["branch_order"] != algebra[row["prompt_id"]][row["structural_class"]][0]:
+        pairs = algebra.get(row["prompt_id"], [])
+        if not pairs:
+            violations.append(f"{where}: the prompt's fork has no row")
+        elif not 0 <= row["structural_class"] < len(pairs):
+            violations.append(f"{where}: the fork has {len(pairs)} classes")
+        elif row["branch_order"] != pairs[row["structural_class"]][0]:
             violations.append(f"{where}: order {row['branch_order']} is not its lower one")
         violations += [f"{where}: {line}" for line in _token_violations(row, horizon)]
         if futures.setdefault((row["prompt_id"], row["post_mhc_sha256"]), row["token_ids"]) != row["token_ids"]:
