@@ -30,6 +30,20 @@ def admit(reports: Sequence[WorkerReport]) -> None:
             raise InvalidInput(what, "identity", *difference)
 
 
+def require_recorded(report: WorkerReport, *, build_id: str, checkpoint_identity: str, tokenizer_identity: str) -> None:
+    """Require of a worker what its run was started with: a fleet that agrees may still be another one than the run's.
+
+    Raises InvalidInput naming the worker, what it has and what the run has.
+    """
+    for what, recorded, found in (
+        ("kernel build", build_id, report.build_id),
+        ("checkpoint", checkpoint_identity, report.checkpoint_identity),
+        ("tokenizer", tokenizer_identity, report.tokenizer_identity),
+    ):
+        if recorded != found:
+            raise InvalidInput(f"{report.worker} on {report.host}", what, found, f"{recorded}, which the run was started with")
+
+
 def _difference(reports: Sequence[WorkerReport], value: Callable[[WorkerReport], str]) -> tuple[str, str] | None:
     """(who differs and what they have, what the others have), or None when all agree."""
     counts = Counter(value(report) for report in reports)

@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import NoReturn
 
-from actors.executor import Done, Event, Executor, Failed, Joined, Left
+from actors.executor import Done, Event, Executor, Failed, Joined, Left, WorkerReport
+from actors.fleet import require_recorded
 from runner.commit import commit
 from runner.events import EventsLog
+from runner.finding import Finding, keep_finding
 from runner.interrupt import Interrupt, Interrupted
 from runner.leases import LeaseQueue
 from runner.plan import plan_stage, write_plan
 from runner.progress import Progress
 from runner.protocol import Experiment, ExperimentProtocol
 from runner.store import Failure, RunStore
-from schemas.errors import ClusterUnreachable, ConformanceFinding
+from schemas.errors import ClusterUnreachable, ConformanceFinding, UnitsFailed
 from schemas.unit import Lease, Unit
 
 STRIKES = 3
@@ -34,7 +37,8 @@ _WAIT_SECONDS = 0.2
 class Driver:
     """Drives the run of `store` to its end. Precondition: the caller holds the run's claim, and the store was recovered under it.
 
-    The executor is started when the first unit needs it and closed on the way out, whatever that is.
+    build_id: the kernels that the run was started with; a worker with others gets no result committed. The executor is started
+    when the first unit needs it and closed on the way out, whatever that is.
     """
 
     def __init__(
@@ -44,6 +48,7 @@ class Driver:
         experiment: Experiment,
         executor: Executor,
         *,
+        build_id: str,
         events: EventsLog,
         progress: Progress,
         interrupt: Interrupt,
@@ -52,6 +57,7 @@ class Driver:
         self._protocol = protocol
         self._experiment = experiment
         self._executor = executor
+        self._build_id = build_id
         self._events = events
         self._progress = progress
         self._interrupt = interrupt
@@ -61,8 +67,9 @@ class Driver:
     def run(self) -> None:
         """Run every stage. Units that had to be set aside are in the failure logs on return, everything else is committed.
 
-        Raises ConformanceFinding (executed again a unit gave other bytes, or a check of the protocol fails),
-        ClusterUnreachable, Interrupted.
+        Raises ConformanceFinding (executed again a unit gave other bytes, a worker found a contradiction, or a check of the
+        protocol fails), which is on disk by then; UnitsFailed before a stage that cannot be planned without units that were set
+        aside; InvalidInput for a worker that has not what the run was started with; ClusterUnreachable, Interrupted.
         """
         ended = False
         try:
@@ -74,6 +81,7 @@ class Driver:
             self._executor.close(kill=not ended)
 
     def _run_stage(self, stage: str) -> None:
+        self._require_complete(stage)
         units = self._protocol.units(self._experiment, stage, self._store)
         planned = plan_stage(self._store, stage, units)
         write_plan(self._store, stage, planned)
@@ -89,6 +97,17 @@ class Driver:
                 self._started = True
             self._work_off(stage, todo)
 
+    def _require_complete(self, stage: str) -> None:
+        """Raise before a stage is planned from a part of what it is to be chosen from: its plan would change with the rest."""
+        for needed in self._protocol.needs_complete.get(stage, ()):
+            failures = self._store.failures(needed)
+            if failures:
+                first = next(iter(failures.values())).told(needed)
+                raise UnitsFailed(
+                    f"stage {stage} needs every unit of stage {needed}; units set aside: {len(failures)}; the first: {first}; "
+                    f"once the cause is gone, `runner retry {self._store.paths.root} --failed` goes on"
+                )
+
     def _work_off(self, stage: str, units: Sequence[Unit]) -> None:
         """Lease, commit and retry until every unit is committed or set aside."""
         queue = LeaseQueue(units, largest=self._experiment.job.execution.batch, first_id=self._next_lease)
@@ -101,6 +120,8 @@ class Driver:
                 raise Interrupted(f"interrupted in stage {stage}; what was in flight is committed")
             for event in self._executor.wait(_WAIT_SECONDS):
                 self._log(event)
+                if isinstance(event, Joined):
+                    self._require_recorded(event.report)
                 self._hand_out(queue, in_flight)  # whoever is idle again need not wait for our disk
                 if isinstance(event, Done):
                     in_flight.pop(event.lease.lease_id, None)
@@ -111,7 +132,8 @@ class Driver:
                 elif isinstance(event, Failed):
                     in_flight.pop(event.lease.lease_id, None)
                     if event.kind == "finding":
-                        raise ConformanceFinding(event.error)
+                        units_held = tuple(unit.key for unit in event.lease.units)
+                        self._found(Finding(stage, "worker", event.error, event.detail, event.worker, units_held))
                     if event.kind == "infrastructure":
                         losses += 1
                         if losses > INFRASTRUCTURE_BUDGET:
@@ -146,7 +168,22 @@ class Driver:
         violations = self._protocol.check(self._experiment, self._store)
         if violations:
             more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
-            raise ConformanceFinding(f"after stage {stage}: {violations[0]}{more}")
+            self._found(Finding(stage, "check", f"after stage {stage}: {violations[0]}{more}", "\n".join(violations)))
+
+    def _found(self, finding: Finding) -> NoReturn:
+        """Keep a finding, so that no later command takes the run for a good one, and end the run with it."""
+        path = keep_finding(self._store, finding)
+        self._events.write("finding", path=path.name, **asdict(finding))
+        raise ConformanceFinding(f"{finding.message}; kept as {path}")
+
+    def _require_recorded(self, report: WorkerReport) -> None:
+        experiment = self._experiment
+        require_recorded(
+            report,
+            build_id=self._build_id,
+            checkpoint_identity=experiment.checkpoint_identity,
+            tokenizer_identity=experiment.tokenizer_identity,
+        )
 
     def _log(self, event: Event) -> None:
         match event:

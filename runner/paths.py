@@ -93,6 +93,10 @@ class RunPaths:
         """Where a second, different result of a committed unit is kept as evidence."""
         return self.findings / f"{_plain(table)}-{_plain(stage)}-{_plain(key)}.parquet"
 
+    def finding_record(self, stage: str, source: str) -> Path:
+        """Where it is written down what a worker, or a check of the rows, found in a stage."""
+        return self.findings / f"{_plain(source)}-{_plain(stage)}.json"
+
 
 def _plain(name: str) -> str:
     if not _NAME.fullmatch(name):

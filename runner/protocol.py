@@ -59,6 +59,15 @@ class ExperimentProtocol(Protocol):
     def execute(self) -> Execute:
         """Importable function; runs in the worker."""
 
+    @property
+    def needs_complete(self) -> Mapping[str, Sequence[str]]:
+        """Stage -> earlier stages of which it needs every unit, as its units are chosen among all their results.
+
+        Such a stage is not planned while a unit of them is set aside: once that is retried, other units would be chosen, and
+        what was committed would not be planned any more. Not here are stages in which a unit that is set aside only leaves out
+        units of its own prompt, and a later success only adds them.
+        """
+
     def schemas(self) -> Mapping[str, pa.Schema]:
         """Table name -> schema of what `execute` returns for each unit."""
 

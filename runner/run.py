@@ -17,6 +17,7 @@ from runner.preflight import Prepared
 from runner.progress import Progress
 from runner.protocol import Experiment, ExperimentProtocol
 from runner.protocols import PROTOCOLS
+from runner.run_directory import run_directory
 from runner.run_record import RunRecord
 from runner.store import RunStore
 from runner.verdict import Verdict, finish, require_no_finding, verdict
@@ -46,12 +47,12 @@ class Run:
         return list(self.protocol.stages(self.experiment.job))
 
     def verdict(self) -> Verdict:
-        return verdict(self.store, self.stages())
+        return verdict(self.store, self.stages(), self.protocol.needs_complete)
 
 
 def open_run(root: Path) -> Run:
     """The run in the directory `root`. Raises InvalidInput when there is none, or when its copy of the catalog was changed."""
-    paths = RunPaths(root)
+    paths = run_directory(root)
     record = RunRecord.read(paths.record)
     job = record.parsed_job(paths.record)
     catalog = load_catalog(paths.catalog)
@@ -68,7 +69,7 @@ def carry_out(prepared: Prepared, root: Path, executor: Executor, *, progress: P
     Raises InvalidInput when `root` holds another run or no run at all, RunBusy when another driver has it, UnitsFailed when units
     had to be set aside, ConformanceFinding, ClusterUnreachable, Interrupted.
     """
-    paths = RunPaths(root)
+    paths = run_directory(root)
     if not paths.finished.exists():
         _require_own_directory(paths)
         make_directories(Disk(), root)
@@ -83,6 +84,7 @@ def carry_out(prepared: Prepared, root: Path, executor: Executor, *, progress: P
                         prepared.protocol,
                         prepared.experiment,
                         executor,
+                        build_id=run.record.versions["kernels"],
                         events=events,
                         progress=progress,
                         interrupt=interrupt,
@@ -112,17 +114,32 @@ def make_executor(prepared: Prepared, address: str | None) -> Executor:
     return RayPool(spec, prepared.protocol.execute, settings)
 
 
+def require_same_run(prepared: Prepared, run: Run) -> None:
+    """Raises InvalidInput unless the run is the one that is asked for, ConformanceFinding when it can't be trusted any more."""
+    run.record.require_same(
+        _record(prepared),
+        prepared.catalog,
+        job_file=str(prepared.job_file.path),
+        run_record=str(run.paths.record),
+        work_left=run.store.finished() is None,
+    )
+    require_no_finding(run.store)
+
+
+def _record(prepared: Prepared) -> RunRecord:
+    return RunRecord.of(
+        prepared.experiment, prepared.catalog, prepared.protocol.schemas(), checkpoint=prepared.job_file.checkpoint
+    )
+
+
 def _begin(prepared: Prepared, paths: RunPaths) -> Run:
     """The run, written down if it is new, required to be the one that is asked for if it is not."""
-    job_file, catalog = prepared.job_file, prepared.catalog
-    record = RunRecord.of(prepared.experiment, catalog, prepared.protocol.schemas(), checkpoint=job_file.checkpoint)
     if not paths.record.exists():
         # The catalog first: run.json is what makes a directory a run.
-        put_files(Disk(), [(paths.catalog, job_file.catalog.read_bytes())])
-        put_files(Disk(), [(paths.record, record.to_bytes())])
+        put_files(Disk(), [(paths.catalog, prepared.job_file.catalog.read_bytes())])
+        put_files(Disk(), [(paths.record, _record(prepared).to_bytes())])
     run = open_run(paths.root)
-    run.record.require_same(record, catalog, job_file=str(job_file.path), run_record=str(paths.record))
-    require_no_finding(run.store)
+    require_same_run(prepared, run)
     return run
 
 
@@ -130,8 +147,6 @@ def _require_own_directory(paths: RunPaths) -> None:
     """Refuse a directory that holds something else than a run: nothing of somebody else's is mixed with or swept."""
     if not paths.root.exists() or paths.record.exists():
         return
-    if not paths.root.is_dir():
-        raise InvalidInput(str(paths.root), "", "a file", "a directory for the run")
     begun = {paths.claim, paths.catalog, temporary_name(paths.catalog), temporary_name(paths.record)}
     for path in sorted(set(paths.root.iterdir()) - begun):
         found = f"{path.name} and no run.json"

@@ -26,6 +26,10 @@ SPREADING = frozenset({"name", "catalog", "checkpoint", "composition", "executio
 """Keys of a job that say where things lie and how work is spread. Of catalog and checkpoint the content is compared instead."""
 
 
+_MAPPINGS = frozenset({"job", "prompts", "schemas", "versions"})
+"""Fields of a record that are mappings; the others, but for `format`, are texts."""
+
+
 @dataclass(frozen=True)
 class RunRecord:
     """The content of run.json.
@@ -67,10 +71,15 @@ class RunRecord:
             record = cls(**content)
         except FileNotFoundError:
             raise InvalidInput(str(path), "", "no such file", "the record of a run") from None
-        except (ValueError, TypeError) as error:
+        except IsADirectoryError:
+            raise InvalidInput(str(path), "", "a directory", "the record of a run") from None
+        except (ValueError, TypeError, RecursionError) as error:
             raise InvalidInput(str(path), "", f"no run record ({error})", "run.json as runner writes it") from None
         if record.format != FORMAT:
             raise InvalidInput(str(path), "format", str(record.format), str(FORMAT))
+        for name, value in content.items():
+            if name != "format" and not isinstance(value, dict if name in _MAPPINGS else str):
+                raise InvalidInput(str(path), name, json.dumps(value), "a mapping" if name in _MAPPINGS else "a text")
         return record
 
     def to_bytes(self) -> bytes:
@@ -80,13 +89,14 @@ class RunRecord:
         """The job as its model. Raises InvalidInput, naming `path`, when this release does not accept it."""
         try:
             return PROTOCOLS[self.job["protocol"]].model_validate(self.job)
-        except (ValidationError, KeyError) as error:
+        except (ValidationError, KeyError, TypeError) as error:  # a protocol may be no name, nor anything that can be looked up
             raise InvalidInput(str(path), "job", str(error).splitlines()[0], "a job of this release") from None
 
-    def require_same(self, now: RunRecord, catalog: Catalog, *, job_file: str, run_record: str) -> None:
+    def require_same(self, now: RunRecord, catalog: Catalog, *, job_file: str, run_record: str, work_left: bool) -> None:
         """Raises InvalidInput naming the first thing in which what is asked for now differs from what the run began as.
 
-        In the order of likelihood: prompts, job, checkpoint, then what an upgrade of the package may have changed.
+        In the order of likelihood: prompts, job, checkpoint, then what an upgrade of the package may have changed. Of a run with
+        work left also the kernels, since no two of its units may come from different arithmetic; a finished one is only read.
         """
         check_bindings(catalog, self.prompts)
         if now.catalog_digest != self.catalog_digest:
@@ -107,9 +117,13 @@ class RunRecord:
             raise InvalidInput(
                 run_record, f"schemas.{key}", _at(self.schemas, key), f"{_at(now.schemas, key)}, which is installed"
             )
-        if self.versions["pyarrow"] != now.versions["pyarrow"]:
-            allowed = f"{now.versions['pyarrow']}, which is installed: another release writes other bytes for equal rows"
-            raise InvalidInput(run_record, "versions.pyarrow", self.versions["pyarrow"], allowed)
+        for what, why, decides in (
+            ("pyarrow", "another release writes other bytes for equal rows", True),
+            ("kernels", "what is left has to be done by the build that did the rest", work_left),
+        ):
+            began, installed = self.versions.get(what, "nothing"), now.versions[what]
+            if decides and began != installed:
+                raise InvalidInput(run_record, f"versions.{what}", str(began), f"{installed}, which is installed: {why}")
 
 
 def _prompts_found(recorded: Mapping[str, str], now: Mapping[str, str]) -> str:

@@ -60,6 +60,10 @@ class Failure:
     detail: str
     strikes: int
 
+    def told(self, stage: str) -> str:
+        """What a message says of it; a failure does not know its stage."""
+        return f"prompt {self.prompt_id} in stage {stage}: {self.kind} after {self.strikes} tries: {self.error}"
+
 
 class RunStore:
     """The run at `paths`, with the schemas of its protocol's tables. Commit logs are read once and kept; `refresh` drops them."""
@@ -198,7 +202,7 @@ class RunStore:
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
     def findings(self) -> list[Path]:
-        """Evidence of units that gave different bytes when executed again."""
+        """Evidence of units that gave different bytes when executed again, and what workers and checks found (runner.finding)."""
         return sorted(path for path in self.paths.findings.glob("[!.]*"))
 
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from runner.disk import COMMITTED_MODE, put_files
+from runner.finding import told
 from runner.store import RunStore
-from schemas.errors import ConformanceFinding, UnitsFailed
+from schemas.errors import ConformanceFinding, InvalidInput, UnitsFailed
 
 State = Literal["finished", "differs", "failed", "unfinished"]
 
 
 @dataclass(frozen=True)
 class StageCount:
-    """Units of a stage. planned: None while the stage has no plan, because the ones before it have not ended."""
+    """Units of a stage. planned: None while the stage has no plan, because the ones before it have not ended or lack units."""
 
     stage: str
     planned: int | None
@@ -27,8 +28,8 @@ class StageCount:
 
 @dataclass(frozen=True)
 class Verdict:
-    """finished: every unit of every stage is committed. differs: a unit gave other bytes when it was executed again. failed: all
-    that can be done is done, and some units are set aside. unfinished: there is work left.
+    """finished: every unit of every stage is committed. differs: a conformance finding is kept, such as a unit's other bytes.
+    failed: all that can be done is done, and some units are set aside. unfinished: there is work left.
     """
 
     state: State
@@ -38,14 +39,16 @@ class Verdict:
         return {"state": self.state, "stages": [asdict(stage) for stage in self.stages]}
 
 
-def verdict(store: RunStore, stages: Sequence[str]) -> Verdict:
-    """The verdict on the run, of whose protocol these are the stages. Reads plans and logs, not the data files."""
+def verdict(store: RunStore, stages: Sequence[str], needs_complete: Mapping[str, Sequence[str]]) -> Verdict:
+    """The verdict on the run, whose protocol has these stages and needs (see ExperimentProtocol). Reads no data file."""
     counts = [_count(store, stage) for stage in stages]
+    with_failures = {count.stage for count in counts if count.failed}
+    barred = {stage for stage in stages if with_failures.intersection(needs_complete.get(stage, ()))}
     if store.findings():
         state: State = "differs"
     elif store.finished() is not None:
         state = "finished"
-    elif any(count.planned is None or count.done + count.failed < count.planned for count in counts):
+    elif any(_work_left(count, barred) for count in counts):
         state = "unfinished"
     else:
         # Everything done and not marked: the driver ended between the last commit and the mark.
@@ -56,19 +59,22 @@ def verdict(store: RunStore, stages: Sequence[str]) -> Verdict:
 def finish(store: RunStore, stages: Sequence[str]) -> None:
     """Mark a run, all of whose stages have been worked off, as finished; it never changes again.
 
-    Raises UnitsFailed, naming one unit and its last error, when units are set aside, and ConformanceFinding.
+    Raises UnitsFailed, naming one unit and its last error, when units are set aside, ConformanceFinding, and InvalidInput when
+    units are committed that the plans do not have.
     """
     require_no_finding(store)
     failures = [(stage, failure) for stage in stages for failure in store.failures(stage).values()]
     if failures:
         stage, failure = failures[0]
-        raise UnitsFailed(
-            f"units set aside: {len(failures)}; the first: prompt {failure.prompt_id} in stage {stage}: "
-            f"{failure.kind} after {failure.strikes} tries: {failure.error}"
-        )
-    for count in verdict(store, stages).stages:
+        raise UnitsFailed(f"units set aside: {len(failures)}; the first: {failure.told(stage)}")
+    for count in [_count(store, stage) for stage in stages]:
         if count.done != count.planned:
             raise RuntimeError(f"stage {count.stage} was worked off and has {count.done} of {count.planned} units")
+    for stage in stages:
+        unplanned = store.units(stage).difference(line["unit"] for line in store.planned(stage))
+        if unplanned:
+            found = f"{len(unplanned)} committed units that the plan does not have, such as {min(unplanned)}"
+            raise InvalidInput(str(store.paths.commit_log(stage)), "", found, "units of the plan (another --run-dir starts anew)")
     content = {
         "dataset_digest": store.dataset_digest(),
         "units": {stage: len(store.commits(stage)) for stage in stages},
@@ -78,12 +84,16 @@ def finish(store: RunStore, stages: Sequence[str]) -> None:
 
 
 def require_no_finding(store: RunStore) -> None:
-    """Raises ConformanceFinding when a unit of the run has given other bytes: the run can never be trusted again."""
+    """Raises ConformanceFinding when a finding is kept: the run can never be trusted again."""
     findings = store.findings()
     if findings:
-        raise ConformanceFinding(
-            f"{store.paths.root}: units gave other bytes when executed again; the first is kept as {findings[0]}"
-        )
+        raise ConformanceFinding(f"{store.paths.root}: {told(findings[0])}; kept as {findings[0]}")
+
+
+def _work_left(count: StageCount, barred: Collection[str]) -> bool:
+    if count.planned is None:
+        return count.stage not in barred
+    return count.done + count.failed < count.planned
 
 
 def _count(store: RunStore, stage: str) -> StageCount:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from runner import parquet
+from runner.finding import told
 from runner.protocol import Experiment, ExperimentProtocol
 from runner.record_log import canonical_json
 from runner.store import Commit, RunStore, file_fault
@@ -56,7 +57,7 @@ def _verify(store: RunStore, protocol: ExperimentProtocol, experiment: Experimen
     files = [file for of_stage in commits.values() for commit in of_stage for file in commit.files.values()]
     faults = [fault for stage, of_stage in commits.items() for commit in of_stage for fault in _file_faults(store, stage, commit)]
     faults += [fault for stage in commits for fault in _plan_faults(store, stage)]
-    faults += [f"{path}: a unit gave other bytes when it was executed again" for path in store.findings()]
+    faults += [f"{path}: {told(path)}" for path in store.findings()]
     if not faults:  # these read the tables, so only tables that can be read
         faults += _duplicate_rows(store, commits)
         faults += protocol.check(experiment, store)

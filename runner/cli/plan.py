@@ -9,11 +9,11 @@ from typing import Any
 import click
 
 from runner.cli.options import default_run_dir, job_argument, json_option, print_json, run_dir_option, set_option
-from runner.paths import RunPaths
 from runner.plan import PlannedUnit, Reason, plan_stage
 from runner.preflight import Prepared, prepare
 from runner.protocol import ReportTable
 from runner.report import console, rich_table
+from runner.run_directory import run_directory
 from runner.store import RunStore
 from schemas.job_file import load_job
 
@@ -35,7 +35,7 @@ def plan(job: Path, run_dir: Path | None, overrides: tuple[str, ...], as_json: b
 
 
 def print_plan(prepared: Prepared, root: Path, *, as_json: bool) -> None:
-    stages = _plan(prepared, RunStore(RunPaths(root), prepared.protocol.schemas()))
+    stages = _plan(prepared, RunStore(run_directory(root), prepared.protocol.schemas()))
     if as_json:
         print_json(
             {
@@ -56,8 +56,10 @@ def _plan(prepared: Prepared, store: RunStore) -> dict[str, list[PlannedUnit] | 
     """Stage -> its plan; None for stages whose units depend on results that are not there yet."""
     stages: dict[str, list[PlannedUnit] | None] = {}
     known = True
-    for stage in prepared.protocol.stages(prepared.experiment.job):
-        planned = plan_stage(store, stage, prepared.protocol.units(prepared.experiment, stage, store)) if known else None
+    protocol = prepared.protocol
+    for stage in protocol.stages(prepared.experiment.job):
+        known = known and not any(store.failures(needed) for needed in protocol.needs_complete.get(stage, ()))
+        planned = plan_stage(store, stage, protocol.units(prepared.experiment, stage, store)) if known else None
         stages[stage] = planned
         known = planned is not None and all(unit.reason in ("done", "failed") for unit in planned)
     return stages

@@ -10,7 +10,7 @@ from runner.claim import Claim
 from runner.cli.options import actors_option, address_option, json_option, run_argument, threads_option
 from runner.cli.resume import prepare_again
 from runner.cli.submit import drive
-from runner.run import open_run
+from runner.run import open_run, require_same_run
 
 
 @click.command()
@@ -28,6 +28,7 @@ def retry(*, run: Path, failed: bool, address: str | None, actors: int | None, t
     prepared = prepare_again(run, actors, threads)
     opened = open_run(run)
     with Claim(opened.paths.claim):
+        require_same_run(prepared, opened)
         opened.store.recover()
         for stage in opened.stages():
             failures = opened.store.failures(stage)

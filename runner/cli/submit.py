@@ -21,11 +21,11 @@ from runner.cli.options import (
 )
 from runner.cli.plan import print_plan
 from runner.interrupt import Interrupt
-from runner.paths import RunPaths
 from runner.preflight import Prepared, prepare
 from runner.progress import Bar, Lines, Progress, Silent
 from runner.report import console, print_report, report_as_dict
 from runner.run import carry_out, make_executor
+from runner.run_directory import run_directory
 from schemas.job_file import load_job
 
 
@@ -65,7 +65,7 @@ def submit(
 def drive(prepared: Prepared, root: Path, address: str | None, *, as_json: bool) -> None:
     """Carry out a run with progress on stderr, and print its report on stdout."""
     err = console(stderr=True)
-    was_finished = RunPaths(root).finished.exists()
+    was_finished = run_directory(root).finished.exists()
     with contextlib.ExitStack() as stack:
         progress: Progress = Silent()
         if not as_json:

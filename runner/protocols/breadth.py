@@ -23,6 +23,8 @@ from schemas.unit import Unit
 
 name = "breadth"
 
+needs_complete: Mapping[str, Sequence[str]] = {}
+
 SPECS = (BREADTH_UNITS, BREADTH_CLASSES)
 
 REPEATED = (
@@ -140,4 +142,4 @@ def _breadth(job: Job) -> BreadthJob:
     return job
 
 
-__all__ = ["check", "execute", "name", "preflight", "report", "schemas", "separations", "stages", "units"]
+__all__ = ["check", "execute", "name", "needs_complete", "preflight", "report", "schemas", "separations", "stages", "units"]

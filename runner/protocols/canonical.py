@@ -21,6 +21,8 @@ from schemas.unit import Unit, UnitResult
 
 name = "canonical"
 
+needs_complete: Mapping[str, Sequence[str]] = {}
+
 STAGE = "identity"
 
 
@@ -79,4 +81,4 @@ def _canonical(job: Job) -> CanonicalJob:
     return job
 
 
-__all__ = ["STAGE", "check", "execute", "name", "preflight", "report", "schemas", "stages", "units"]
+__all__ = ["STAGE", "check", "execute", "name", "needs_complete", "preflight", "report", "schemas", "stages", "units"]

@@ -33,6 +33,9 @@ RUNS = {"replay-1": 1, "replay-2": 2}
 
 STAGES = ("native", CLASSES_STAGE, *RUNS)
 
+needs_complete: Mapping[str, Sequence[str]] = dict.fromkeys(RUNS, (CLASSES_STAGE,))
+"""A stratum is drawn from all classes of its prompt."""
+
 SHOWN_ITEMS = 20
 
 
@@ -158,4 +161,4 @@ def event_direction(job: Job) -> EventDirectionJob:
     return job
 
 
-__all__ = ["check", "execute", "name", "preflight", "report", "schemas", "stages", "units"]
+__all__ = ["check", "execute", "name", "needs_complete", "preflight", "report", "schemas", "stages", "units"]

@@ -29,6 +29,8 @@ from schemas.unit import Unit, UnitResult
 
 name = "intermediates"
 
+needs_complete: Mapping[str, Sequence[str]] = {}
+
 STAGE = "schedules"
 
 KINDS = {"moe": "moe_output", "post_mhc": "post_mhc", "router": "router_scores", "logits": "logits"}
@@ -171,4 +173,4 @@ def _intermediates(job: Job) -> IntermediatesJob:
     return job
 
 
-__all__ = ["KINDS", "STAGE", "check", "execute", "name", "preflight", "report", "schemas", "stages", "units"]
+__all__ = ["KINDS", "STAGE", "check", "execute", "name", "needs_complete", "preflight", "report", "schemas", "stages", "units"]

@@ -25,6 +25,8 @@ from schemas.unit import Unit
 
 name = "persistent_state"
 
+needs_complete: Mapping[str, Sequence[str]] = {}
+
 SPECS = (PERSISTENT_STATE_UNITS, PERSISTENT_STATE_LAYERS, PERSISTENT_STATE_CHECKPOINTS)
 
 
@@ -142,4 +144,4 @@ def _own(job: Job) -> PersistentStateJob:
     return job
 
 
-__all__ = ["check", "execute", "name", "preflight", "report", "schemas", "stages", "units"]
+__all__ = ["check", "execute", "name", "needs_complete", "preflight", "report", "schemas", "stages", "units"]

@@ -25,6 +25,8 @@ from schemas.unit import Unit
 
 name = "post_mhc"
 
+needs_complete: Mapping[str, Sequence[str]] = {}
+
 SPECS = (POST_MHC_UNITS, POST_MHC_PREFORK, POST_MHC_CHECKPOINTS)
 
 
@@ -124,4 +126,4 @@ def _own(job: Job) -> PostMhcJob:
     return job
 
 
-__all__ = ["check", "execute", "name", "preflight", "report", "schemas", "stages", "units"]
+__all__ = ["check", "execute", "name", "needs_complete", "preflight", "report", "schemas", "stages", "units"]

@@ -29,6 +29,8 @@ from schemas.unit import Unit, UnitResult
 
 name = "propagation"
 
+needs_complete: Mapping[str, Sequence[str]] = {}
+
 STAGE = "trace"
 
 SIDES = ("native", "candidate")
@@ -228,4 +230,16 @@ def _propagation(job: Job) -> PropagationJob:
     return job
 
 
-__all__ = ["STAGE", "check", "execute", "name", "preflight", "report", "schemas", "stages", "trace_lines", "units"]
+__all__ = [
+    "STAGE",
+    "check",
+    "execute",
+    "name",
+    "needs_complete",
+    "preflight",
+    "report",
+    "schemas",
+    "stages",
+    "trace_lines",
+    "units",
+]

@@ -23,6 +23,8 @@ from schemas.unit import Unit
 
 name = "replay"
 
+needs_complete: Mapping[str, Sequence[str]] = {}
+
 STAGES = ("reference", "replay")
 
 REPEATED = (
@@ -127,4 +129,4 @@ def _replay(job: Job) -> ReplayJob:
     return job
 
 
-__all__ = ["check", "execute", "name", "preflight", "report", "schemas", "stages", "units"]
+__all__ = ["check", "execute", "name", "needs_complete", "preflight", "report", "schemas", "stages", "units"]

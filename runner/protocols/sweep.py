@@ -27,6 +27,8 @@ from schemas.unit import Unit
 
 name = "sweep"
 
+needs_complete: Mapping[str, Sequence[str]] = {}
+
 SPECS = (SWEEP_FORKS, SWEEP_ORDERS)
 
 STAGES = ("native", "branches")
@@ -104,7 +106,11 @@ def check(experiment: Experiment, committed: Committed) -> list[str]:
             where = f"{row['prompt_id']}, scheme {row['scheme']}, branches from {row['first_branch']}"
             violations.append(f"{where}: {of_unit[row['unit_key']]} orders instead of {expected}")
     for (prompt, scheme), rows in orders.items():
-        where, k = f"{prompt}, scheme {scheme}", len(forks[prompt]["fork_experts"])
+        where = f"{prompt}, scheme {scheme}"
+        if prompt not in forks:
+            violations.append(f"{where}: {len(rows)} orders of a prompt whose fork has no row")
+            continue
+        k = len(forks[prompt]["fork_experts"])
         if any(not 0 <= row["order"] < math.factorial(k) for row in rows):
             violations.append(f"{where}: an order that is no permutation of {k} terms")
         elif scheme == "B":
@@ -208,4 +214,4 @@ def _sweep(job: Job) -> SweepJob:
     return job
 
 
-__all__ = ["check", "execute", "found_orders", "name", "preflight", "report", "schemas", "stages", "units"]
+__all__ = ["check", "execute", "found_orders", "name", "needs_complete", "preflight", "report", "schemas", "stages", "units"]

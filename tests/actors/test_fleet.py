@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from actors.executor import WorkerReport
-from actors.fleet import admit
+from actors.fleet import admit, require_recorded
 from schemas.errors import ConformanceFinding, InvalidInput
 
 FIRST = WorkerReport(
@@ -53,3 +53,16 @@ def test_other_checkpoint_or_tokenizer_is_invalid_input(what: str) -> None:
     assert error.value.file == what
     assert error.value.found == "w2 on gamma has ffffffffffff"
     assert "w0 on alpha, w1 on beta" in error.value.allowed
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [("build_id", "kernel build"), ("checkpoint_identity", "checkpoint"), ("tokenizer_identity", "tokenizer")],
+)
+def test_a_worker_must_have_what_its_run_was_started_with(changed: str, what: str) -> None:
+    recorded = {name: getattr(FIRST, name) for name in ("build_id", "checkpoint_identity", "tokenizer_identity")}
+    require_recorded(FIRST, **recorded)
+    with pytest.raises(InvalidInput) as error:
+        require_recorded(replace(FIRST, **{changed: "f" * 64}), **recorded)
+    assert (error.value.file, error.value.key, error.value.found) == ("w0 on alpha", what, "f" * 64)
+    assert recorded[changed] in error.value.allowed

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,13 +13,15 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiny_run import DirectedExecutor, dataset, drive, execute, experiment, open_store
+from tiny_run import DirectedExecutor, TinyProtocol, dataset, drive, execute, experiment, open_store, worker_report
 
 from actors.executor import Done, Event, FailureKind
 from runner.driver import INFRASTRUCTURE_BUDGET, STRIKES
 from runner.events import read_events
 from runner.interrupt import Interrupt, Interrupted
-from schemas.errors import ClusterUnreachable, ConformanceFinding
+from runner.protocol import Committed, Experiment
+from runner.verdict import finish, require_no_finding, verdict
+from schemas.errors import ClusterUnreachable, ConformanceFinding, InvalidInput, UnitsFailed
 from schemas.unit import Lease, Unit, UnitResult
 
 
@@ -188,6 +191,70 @@ def test_a_finding_in_a_worker_stops_the_run_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConformanceFinding):
         drive(tmp_path, executor)
     assert executor.closed == [True]
+    [path] = open_store(tmp_path).findings()
+    kept = json.loads(path.read_text())
+    assert (kept["source"], kept["stage"], kept["message"]) == ("worker", "4", "finding in lease")
+    assert (kept["detail"], kept["worker"]) == ("the whole story", "w0")
+    assert kept["units"] in [[unit.key for unit in lease.units] for lease in executor.leases]
+
+
+def test_what_a_check_found_is_kept(tmp_path: Path) -> None:
+    class Contradicting(TinyProtocol):
+        def check(self, experiment: Experiment, committed: Committed) -> list[str]:
+            return ["one thing", "another thing"]
+
+    with pytest.raises(ConformanceFinding, match=r"after stage 4: one thing \(and 1 more\)"):
+        drive(tmp_path, protocol=Contradicting())
+    store = open_store(tmp_path)
+    [path] = store.findings()
+    assert json.loads(path.read_text())["detail"] == "one thing\nanother thing"
+    with pytest.raises(ConformanceFinding, match="after stage 4: one thing"):
+        require_no_finding(store)
+
+
+@pytest.mark.parametrize("what", ["build_id", "checkpoint_identity", "tokenizer_identity"])
+def test_a_fleet_of_another_kind_than_the_run_commits_nothing(tmp_path: Path, what: str) -> None:
+    executor = DirectedExecutor(joining=[replace(worker_report("w0"), **{what: "other"})])
+    with pytest.raises(InvalidInput, match=r"w0 on here: .* found other, allowed: .*, which the run was started with"):
+        drive(tmp_path, executor)
+    assert not dataset(tmp_path)
+    assert executor.closed == [True]
+
+
+class Choosy(TinyProtocol):
+    """Stage 8 takes the half of the prompts that have the largest totals: a choice among all."""
+
+    needs_complete: Mapping[str, Sequence[str]] = {"8": ("4",)}
+
+    def units(self, experiment: Experiment, stage: str, committed: Committed) -> list[Unit]:
+        if stage == "8":
+            rows = sorted(committed.table("4", "sums").to_pylist(), key=lambda row: row["total"])
+            chosen = {row["prompt_id"] for row in rows[-(len(rows) // 2) :]}
+            experiment = replace(experiment, prompts=[one for one in experiment.prompts if one.prompt_id in chosen])
+        return [replace(unit, stage=stage) for unit in self._all(experiment, stage)]
+
+    def _all(self, experiment: Experiment, stage: str) -> list[Unit]:
+        units = super().units(experiment, "4", None)  # type: ignore[arg-type]
+        return [replace(unit, meaning={**unit.meaning, "horizon": int(stage)}) for unit in units]
+
+
+def test_a_stage_chosen_among_all_waits_for_all(tmp_path: Path) -> None:
+    undisturbed = drive(tmp_path / "undisturbed", protocol=Choosy())
+    root = tmp_path / "run"
+    with pytest.raises(UnitsFailed, match=r"stage 8 needs every unit of stage 4; .*prompt p5 in stage 4: crash after 3 tries"):
+        drive(root, DirectedExecutor(trouble=lambda lease: hurt_by(lease, "p5")), protocol=Choosy())
+    store = open_store(root)
+    assert not store.planned("8")
+    assert verdict(store, ("4", "8"), Choosy.needs_complete).state == "failed"
+    store.failure_log("4").append([{"unit": unit, "cleared": True} for unit in store.failures("4")])
+    retried = drive(root, protocol=Choosy())
+    finish(retried, ("4", "8"))
+    assert dataset(root) == dataset(tmp_path / "undisturbed")
+    assert retried.units("8") == undisturbed.units("8")
+
+
+def hurt_by(lease: Lease, prompt: str) -> FailureKind | None:
+    return "crash" if any(unit.prompt_id == prompt for unit in lease.units) else None
 
 
 def test_nothing_to_do_starts_no_executor(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from faulty_disk import HastyDisk
 
-from actors.executor import Done, Event, Execute, Failed, FailureKind, Left, WorkerReport
+from actors.executor import Done, Event, Execute, Failed, FailureKind, Joined, Left, WorkerReport
 from runner.disk import Disk, make_directories
 from runner.driver import Driver
 from runner.events import EventsLog
@@ -52,6 +52,7 @@ class TinyProtocol:
     """Stage "4" has every prompt; stage "8" those whose stage-4 total is even, so that its plan depends on committed results."""
 
     name = "tiny"
+    needs_complete: Mapping[str, Sequence[str]] = {}
     execute: Execute = staticmethod(execute)  # type: ignore[assignment]
 
     def __init__(self, **parameters: Any) -> None:
@@ -100,13 +101,15 @@ def worker_report(name: str) -> WorkerReport:
 class DirectedExecutor:
     """Executes leases in `wait`, in an order drawn from `seed`, as if by several workers.
 
-    trouble: asked for each lease; a failure kind means that the lease fails with it. Each result is given `copies` times.
+    trouble: asked for each lease; a failure kind means that the lease fails with it. Each result is given `copies` times. Before
+    the first result the workers of `joining` report themselves.
     """
 
     workers_alive: int = 2
     seed: int = 0
     trouble: Callable[[Lease], FailureKind | None] = lambda lease: None
     copies: int = 1
+    joining: Sequence[WorkerReport] = ()
     work: Callable[[object, Sequence[Unit]], list[UnitResult]] = execute
     leases: list[Lease] = field(default_factory=list)
     closed: list[bool] = field(default_factory=list)
@@ -115,6 +118,7 @@ class DirectedExecutor:
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
         self._in_flight: list[Lease] = []
+        self._joining = list(self.joining)
 
     def start(self) -> None:
         self.started = True
@@ -131,6 +135,8 @@ class DirectedExecutor:
         self._in_flight.append(lease)
 
     def wait(self, timeout: float) -> list[Event]:
+        if self._joining:
+            return [Joined(self._joining.pop(0))]
         if not self._in_flight:
             return []
         lease = self._in_flight.pop(self._random.randrange(len(self._in_flight)))
@@ -167,6 +173,7 @@ def drive(
             protocol or TinyProtocol(),
             about or experiment(),
             executor or DirectedExecutor(),
+            build_id="build",
             events=events,
             progress=Silent(),
             interrupt=interrupt or Interrupt(lambda: None),

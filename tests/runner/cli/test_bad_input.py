@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -140,6 +142,79 @@ def test_what_is_no_run_is_named(run: Command, command: str) -> None:
     ended = run(command, "empty")
     assert ended.code == 2
     assert ended.err == "runner: empty/run.json: found no such file, allowed: the record of a run\n"
+
+
+def a_file() -> Path:
+    Path("file").write_text("mine")
+    return Path("file")
+
+
+def a_circle() -> Path:
+    Path("circle").symlink_to("circle")
+    return Path("circle")
+
+
+def a_link_to_nothing() -> Path:
+    Path("link").symlink_to("nowhere")
+    return Path("link")
+
+
+UNUSABLE = [
+    (a_file, "", "file: found a file"),
+    (a_file, "deeper", "file/deeper: found not a directory"),
+    (a_file, "deeper/still", "file/deeper/still: found not a directory"),
+    (a_circle, "", "circle: found too many levels of symbolic links"),
+    (a_circle, "run", "circle/run: found too many levels of symbolic links"),
+    (a_link_to_nothing, "", "link: found a link to nothing"),
+    (a_link_to_nothing, "run", "link: found a link to nothing"),
+    (lambda: Path("n" * 300), "", "found file name too long"),
+    (lambda: Path("runs"), "n" * 300, "found file name too long"),
+]
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["status", "status --watch", "show", "verify", "export", "resume", "retry --failed", "audit", "plan job.yaml --run-dir",
+     "submit job.yaml --address inline --run-dir", "submit job.yaml --dry-run --run-dir"],
+)  # fmt: skip
+@pytest.mark.parametrize(("make", "below", "said"), UNUSABLE)
+def test_what_cannot_hold_a_run_is_named(run: Command, make: Callable[[], Path], below: str, said: str, command: str) -> None:
+    ended = run(*command.split(), make() / below)
+    assert ended.code == 2
+    assert ended.err.count("\n") == 1, ended.err
+    assert said in ended.err
+    assert ", allowed: a run's directory" in ended.err
+
+
+@pytest.mark.parametrize("command", ["status", "verify", "resume", "submit job.yaml --run-dir", "plan job.yaml --run-dir"])
+def test_a_run_that_may_not_be_looked_into_is_named(run: Command, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("closed").mkdir()
+    # The superuser may look everywhere, and a directory that cannot even be listed is refused by click.
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.X_OK)
+    ended = run(*command.split(), "closed")
+    assert ended.code == 2
+    assert ended.err == "runner: closed: found permission denied, allowed: a run's directory, which this user may read\n"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("job", [], "job: found [], allowed: a mapping"),
+        ("job", {"protocol": []}, "job: found "),
+        ("job", {"protocol": "nonsense"}, "job: found "),
+        ("job", {}, "job: found "),
+        ("versions", [], "versions: found [], allowed: a mapping"),
+        ("catalog_digest", 1, "catalog_digest: found 1, allowed: a text"),
+    ],
+)
+def test_a_record_that_is_damaged_is_named(run: Command, submitted: Path, field: str, value: object, said: str) -> None:
+    path = submitted / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    for command in ("status", "verify", "resume"):
+        ended = run(command, submitted)
+        assert ended.code == 2
+        assert ended.err.count("\n") == 1, ended.err
+        assert f"run.json: {said}" in ended.err
 
 
 def test_a_directory_that_holds_something_else_is_left_alone(run: Command) -> None:

@@ -17,6 +17,8 @@ from actors.tokenizer import CheckpointTokenizer
 from runner.claim import Claim
 from runner.disk import Disk
 from runner.interrupt import Interrupted
+from runner.protocols import breadth
+from schemas.errors import ConformanceFinding
 
 
 def files(root: Path) -> dict[str, bytes]:
@@ -119,6 +121,46 @@ def test_files_of_another_pyarrow_are_not_mixed(run: Command, submitted: Path) -
     ended = run("resume", submitted, "--address", "inline")
     assert ended.code == 2
     assert "versions.pyarrow: found 1.0, allowed: " in ended.err
+
+
+def of_other_kernels(root: Path) -> str:
+    """Make run.json say that another build began the run; returns that build's ID."""
+    record = json.loads((root / "run.json").read_text())
+    record["versions"]["kernels"] = "e" * 64
+    (root / "run.json").write_text(json.dumps(record))
+    return "e" * 64
+
+
+@pytest.mark.parametrize("command", ["resume", "retry --failed", "submit job.yaml --run-dir"])
+def test_no_other_kernels_go_on_with_a_run(run: Command, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    interrupted(run, monkeypatch, after=2)
+    began = of_other_kernels(Path("runs/small"))
+    before = files(Path("runs/small/tables"))
+    ended = run(*command.split(), "runs/small", "--address", "inline")
+    assert ended.code == 2
+    assert f"versions.kernels: found {began}, allowed: {kernels.BUILD_ID}, which is installed" in ended.err
+    assert files(Path("runs/small/tables")) == before
+
+
+def test_a_finished_run_of_other_kernels_is_still_read(run: Command, submitted: Path) -> None:
+    of_other_kernels(submitted)
+    for command in ("submit job.yaml", f"resume {submitted}", f"verify {submitted}", f"status {submitted}"):
+        assert run(*command.split()).code == 0
+
+
+def test_what_a_worker_found_stays_with_the_run(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def contradicting(session: object, units: object) -> object:
+        raise ConformanceFinding("en-1: bits differ")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(breadth, "execute", contradicting)
+        assert run("submit", "job.yaml", "--address", "inline").code == 4
+    for command in ("submit job.yaml", "resume runs/small", "retry runs/small --failed"):
+        ended = run(*command.split(), "--address", "inline")
+        assert ended.code == 4
+        assert "en-1: bits differ; kept as runs/small/findings/worker-horizon-2.json" in ended.err
+    assert run("verify", "runs/small").code == 4
+    assert run("status", "runs/small", "--json").json["state"] == "differs"
 
 
 def interrupted(run: Command, monkeypatch: pytest.MonkeyPatch, after: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,15 @@ import pytest
 from random_runs import CLASSES, Changed, RandomRuns, dataset, submit, violations
 
 import kernels
+from actors.executor import Execute, Session, WorkerSpec
+from actors.inline import InlineExecutor
 from runner.interrupt import Interrupt, Interrupted
 from runner.preflight import prepare
 from runner.progress import Silent
 from runner.run import Run, carry_out, make_executor, open_run
-from schemas.errors import InvalidInput
+from schemas.errors import InvalidInput, UnitsFailed
 from schemas.job_file import load_job
-from schemas.unit import Lease
+from schemas.unit import Lease, Unit, UnitResult
 
 HORIZON, LONG = 4, 9
 
@@ -131,6 +134,40 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(
     executor = make_executor(again, "inline")
     resumed = carry_out(again, tmp_path / "run", executor, progress=Silent(), interrupt=Interrupt(lambda: None))
     assert dataset(resumed) == dataset(event_direction_run)
+
+
+def test_no_sample_is_drawn_from_a_part_of_the_classes(random_runs: RandomRuns, event_direction_run: Run, tmp_path: Path) -> None:
+    """A unit of classes fails for good, and is retried once its cause is gone."""
+    prepared = prepare(load_job(random_runs.folder / "event_direction" / "job.yaml"))
+    root = tmp_path / "run"
+
+    def failing(session: Session, units: Sequence[Unit]) -> list[UnitResult]:
+        if any(unit.stage == "classes" and unit.meaning["first_class"] == 5 for unit in units):
+            raise RuntimeError("the cause is there")
+        return prepared.protocol.execute(session, units)
+
+    def carried_out(execute: Execute) -> Run:
+        job = prepared.experiment.job
+        executor = InlineExecutor(WorkerSpec(prepared.job_file.checkpoint, job.numerics, job.execution.threads), execute)
+        return carry_out(prepared, root, executor, progress=Silent(), interrupt=Interrupt(lambda: None))
+
+    with pytest.raises(UnitsFailed, match="stage replay-1 needs every unit of stage classes; units set aside: 2"):
+        carried_out(failing)
+    run = open_run(root)
+    assert run.verdict().state == "failed"
+    assert not run.store.planned("replay-1")
+    failures = run.store.failures("classes")
+    run.store.failure_log("classes").append([{"unit": unit, "cleared": True} for unit in failures])
+    assert dataset(carried_out(prepared.protocol.execute)) == dataset(event_direction_run)
+
+
+def test_a_class_of_no_fork_is_a_violation(event_direction_run: Run) -> None:
+    for column, value, said in (
+        ("prompt_id", "en-9", "en-9, class 0: the prompt's fork has no row"),
+        ("structural_class", CLASSES, f"en-1, class {CLASSES}: the fork has {CLASSES} classes"),
+    ):
+        changed = Changed(event_direction_run, "event_direction_classes", column, value)
+        assert said in violations(event_direction_run, changed)
 
 
 def test_the_rules_of_a_file_travel_with_the_run(random_runs: RandomRuns) -> None:

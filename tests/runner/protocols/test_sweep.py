@@ -104,6 +104,11 @@ def test_equal_states_with_different_futures_are_a_violation(run: Run) -> None:
     assert any("share a post-mHC state and differ in routes_sha256" in line for line in lines)
 
 
+def test_an_order_of_no_fork_is_a_violation(run: Run) -> None:
+    lines = violations(run, Changed(run, "sweep_orders", "prompt_id", "en-9", of_b))
+    assert "en-9, scheme B: 1 orders of a prompt whose fork has no row" in lines
+
+
 def test_a_unit_that_found_another_fork_is_a_violation(run: Run) -> None:
     changed = Changed(run, "sweep_forks", "native_token_ids", [1, 2, 3, 4], lambda row: row["first_branch"] == 7)
     [line] = violations(run, changed)
