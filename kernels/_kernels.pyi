@@ -1,4 +1,4 @@
-"""Typed contract of the compiled decoder (the reference page is docs/determinism.md's "decoder specification").
+"""Typed contract of the compiled decoder; "reference" and "study" are explained in docs/reference.md.
 
 Shapes are row-major. k = num_experts_per_tok, E = n_routed_experts, D = hidden_size, hc = hc_mult, V = vocab_size.
 Nothing here prints, logs or reads the environment except RUNNER_ISA (see `instruction_set`).
@@ -110,7 +110,10 @@ def state_value_count(config: Config, position: int) -> int:
     """Values in the canonical state after `position` (0-based) has been processed; reference section 11."""
 
 class State:
-    """Attention state of one sequence (reference section 11). Cheap to fork: rows are shared until written."""
+    """Attention state of one sequence (reference section 11). Cheap to fork: rows are shared until written.
+
+    While a step has it, no other thread may use it.
+    """
 
     position: int
     """Tokens processed so far, which is the position of the next token. The study's "state at position p" has position p+1."""

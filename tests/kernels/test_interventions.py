@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import struct
+from pathlib import Path
+
 import numpy as np
 import pytest
 from rows import feed, tokens
@@ -161,3 +166,30 @@ def test_rows_that_cannot_run_are_refused(decoder: kernels.Decoder, mote: kernel
         with pytest.raises(kernels.KernelError) as error:
             decoder.step(rows)
         assert message in str(error.value)
+
+
+def test_weights_that_are_not_numbers_are_an_error_and_no_state(tmp_path: Path) -> None:
+    """An erased page of a checkpoint must not pass as a model: the step that meets it fails, and writes no state."""
+    copy = tmp_path / "mote"
+    shutil.copytree(kernels.builtin_checkpoint(), copy)
+    index = json.loads((copy / "model.safetensors.index.json").read_text())["weight_map"]
+    name = "layers.0.attn.kv_norm.weight"
+    shard = copy / index[name]
+    with shard.open("r+b") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        begin, end = json.loads(file.read(length))[name]["data_offsets"]
+        file.seek(8 + length + begin)
+        file.write(b"\xff" * (end - begin))
+    decoder = kernels.Decoder(kernels.Checkpoint.open(copy))
+    state = decoder.new_state()
+    before = state.sha256()
+    with pytest.raises(kernels.KernelError, match="not finite"):
+        decoder.step([kernels.Row(state, tokens(3, 1))])
+    assert state.sha256() == before
+
+
+def test_captures_of_no_layers_keep_their_dtype(decoder: kernels.Decoder, prefix: kernels.State) -> None:
+    nothing = kernels.Intervention(capture=["route", "router_margin"], capture_layers=[])
+    (result,) = decoder.step([kernels.Row(prefix.fork(), [42], nothing)])
+    assert result.captures["route"].dtype == np.int32
+    assert result.captures["router_margin"].dtype == np.float32

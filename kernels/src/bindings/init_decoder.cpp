@@ -43,7 +43,7 @@ StepResult to_python(kernels::RowResult& result) {
   for (auto& [what, array] : result.captures) {
     std::vector<py::ssize_t> shape(array.shape.begin(), array.shape.end());
     out.captures[kernels::capture_name(what)] =
-        array.integers.empty() ? take_array(std::move(array.floats), shape) : take_array(std::move(array.integers), shape);
+        kernels::holds_integers(what) ? take_array(std::move(array.integers), shape) : take_array(std::move(array.floats), shape);
   }
   return out;
 }

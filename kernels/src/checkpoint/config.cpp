@@ -115,7 +115,7 @@ constexpr Dimension kDimensions[] = {
     {"moe_intermediate_size", &Config::moe_intermediate_size, 1, 1 << 17},
     {"num_hash_layers", &Config::num_hash_layers, 0, 1024},
     {"sliding_window", &Config::sliding_window, 1, 1 << 20},
-    {"max_position_embeddings", &Config::max_position_embeddings, 1, 1 << 30},
+    {"max_position_embeddings", &Config::max_position_embeddings, 1, kMaxPositions},
     {"hc_mult", &Config::hc_mult, 1, kMaxHcMult},
     {"hc_sinkhorn_iters", &Config::hc_sinkhorn_iters, 1, 1000},
 };
@@ -169,7 +169,7 @@ void parse_rope(const Section& root, const std::string& file, Config& config) {
   const Section scaling(*object, "rope_scaling.", file);
   scaling.string(scaling.find("type") != nullptr ? "type" : "rope_type", "yarn", Section::Presence::Required);
   config.yarn_factor = scaling.number("factor", 1, 1e6);
-  config.yarn_original_max_position_embeddings = scaling.integer("original_max_position_embeddings", 1, 1 << 30);
+  config.yarn_original_max_position_embeddings = scaling.integer("original_max_position_embeddings", 1, kMaxPositions);
   config.yarn_beta_fast = scaling.number_or("beta_fast", 1e-3, 1e6, config.yarn_beta_fast);
   config.yarn_beta_slow = scaling.number_or("beta_slow", 1e-3, 1e6, config.yarn_beta_slow);
 }
@@ -211,12 +211,20 @@ void check_relations(const Section& root, const Config& config) {
   const auto fail = [&](const char* key, int found, const std::string& allowed) {
     root.fail(key, "integer " + std::to_string(found), allowed);
   };
-  if (config.qk_rope_head_dim % 2 != 0)
-    fail("qk_rope_head_dim", config.qk_rope_head_dim, "an even number: rotation works on pairs");
   if (config.qk_rope_head_dim > config.head_dim)
     fail("qk_rope_head_dim", config.qk_rope_head_dim, "at most head_dim = " + std::to_string(config.head_dim));
   if (config.num_attention_heads % config.o_groups != 0)
     fail("o_groups", config.o_groups, "a divisor of num_attention_heads = " + std::to_string(config.num_attention_heads));
+  // Every vector is worked on sixteen lanes at a time, without a tail.
+  const auto lanes = [&](const char* key, int width) {
+    if (width % 16 != 0) fail(key, width, "a multiple of 16");
+  };
+  lanes("hidden_size", config.hidden_size);
+  lanes("head_dim", config.head_dim);
+  lanes("qk_rope_head_dim", config.qk_rope_head_dim);  // and so the head's other dims
+  lanes("q_lora_rank", config.q_lora_rank);
+  lanes("o_lora_rank", config.o_lora_rank);
+  lanes("moe_intermediate_size", config.moe_intermediate_size);
   if (config.num_experts_per_tok > config.n_routed_experts)
     fail("num_experts_per_tok", config.num_experts_per_tok,
          "at most n_routed_experts = " + std::to_string(config.n_routed_experts));

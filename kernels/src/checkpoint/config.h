@@ -9,6 +9,7 @@ namespace kernels {
 // What the decoder's fixed-size buffers hold; a config.json that asks for more is refused.
 constexpr int kMaxExpertsPerTok = 8;
 constexpr int kMaxHcMult = 8;
+constexpr int kMaxPositions = 1 << 22;  // as far as rotary angles are exact products (decoder/scalar_math.h)
 
 struct Config {
   int vocab_size = 0;                // V

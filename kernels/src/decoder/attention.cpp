@@ -24,9 +24,7 @@ void advance_state(Pass& pass, int l, std::int64_t i, const Buffer& kv, const Co
   const Item& item = pass.items[i];
   LayerState& state = pass.states[item.row]->layers[l];
   const std::int64_t p = item.position, window = c.sliding_window;
-  const auto row = std::make_shared<float[]>(c.head_dim);
-  std::copy(kv[i], kv[i] + c.head_dim, row.get());
-  state.window[p % window] = row;
+  state.window[p % window] = make_row(kv[i], c.head_dim);
   if (layer.ratio != 0) advance(pass, layer.compressor, false, p, main, state.main);
   if (layer.ratio == 4) advance(pass, layer.indexer.compressor, true, p, index, state.index);
   for (std::int64_t q = std::max<std::int64_t>(0, p - window + 1); q <= p; ++q) keys.window.push_back(state.window[q % window]);

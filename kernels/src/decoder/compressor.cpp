@@ -1,17 +1,8 @@
 #include "decoder/compressor.h"
 
-#include <algorithm>
+#include <vector>
 
 namespace kernels {
-namespace {
-
-RowPtr copy_row(const float* values, int width) {
-  const auto row = std::make_shared<float[]>(width);
-  std::copy(values, values + width, row.get());
-  return row;
-}
-
-}  // namespace
 
 void advance(const Pass& pass, const Compressor& compressor, bool indexed, std::int64_t position, const CompressorInput& input,
              Compression& state) {
@@ -19,10 +10,10 @@ void advance(const Pass& pass, const Compressor& compressor, bool indexed, std::
   const int ratio = compressor.ratio, dim = compressor.dim, width = compressor.width;
   const bool overlap = width != dim;
   const int slot = static_cast<int>(position % ratio), row = slot + (overlap ? ratio : 0);
-  state.kv[row] = copy_row(input.kv, width);
-  const auto score = std::make_shared<float[]>(width);
+  std::vector<float> score(width);
   for (int j = 0; j < width; ++j) score[j] = input.score[j] + compressor.ape[static_cast<std::size_t>(slot) * width + j];
-  state.score[row] = score;
+  state.kv[row] = make_row(input.kv, width);
+  state.score[row] = make_row(score.data(), width);
   if ((position + 1) % ratio != 0) return;
 
   // Candidates: with overlap the A half of the previous window's tokens and the B half of this one's. Rows never written have score -inf
@@ -34,8 +25,8 @@ void advance(const Pass& pass, const Compressor& compressor, bool indexed, std::
     kv.push_back(state.kv[r].get() + half);
     scores.push_back(state.score[r].get() + half);
   }
-  const auto pooled = std::make_shared<float[]>(dim);
-  float* u = pooled.get();
+  std::vector<float> pooled(dim);
+  float* u = pooled.data();
   pass.ops.pool(kv.data(), scores.data(), static_cast<int>(kv.size()), dim, pass.official, u);
   if (overlap)
     for (int r = 0; r < ratio; ++r) {
@@ -50,7 +41,7 @@ void advance(const Pass& pass, const Compressor& compressor, bool indexed, std::
   } else if (pass.official) {
     pass.ops.quantise_e4m3(u, dim - c.qk_rope_head_dim, 64, u);
   }
-  state.rows.push_back(pooled);
+  state.rows.push_back(make_row(u, dim));
 }
 
 }  // namespace kernels

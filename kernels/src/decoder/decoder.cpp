@@ -31,7 +31,7 @@ Decoder::Decoder(std::shared_ptr<const Checkpoint> checkpoint, std::string ident
       config_(checkpoint, &checkpoint->config()),
       model_(checkpoint),
       rope_(*config_),
-      pool_(threads < 1 ? throw KernelError("threads: found " + std::to_string(threads) + ", allowed: 1 or more") : threads) {}
+      pool_(threads) {}
 
 void Decoder::check(const std::vector<RowRequest>& rows) const {
   if (rows.empty()) throw KernelError("step: found no rows, allowed: 1 or more");
@@ -56,8 +56,8 @@ void Decoder::check(const std::vector<RowRequest>& rows) const {
 }
 
 std::vector<RowResult> Decoder::step(const std::vector<RowRequest>& rows) {
-  check(rows);
   const std::lock_guard<std::mutex> turn(turn_);
+  check(rows);
   const FloatEnvironment environment;
   const Config& c = *config_;
   const std::int64_t wide = static_cast<std::int64_t>(c.hc_mult) * c.hidden_size;

@@ -39,7 +39,7 @@ class Decoder {
   Model model_;
   Rope rope_;
   ThreadPool pool_;
-  std::mutex turn_;                       // callers from several threads take turns
+  std::mutex turn_;                       // callers from several threads take turns; a state in a step is the step's alone
 };
 
 }  // namespace kernels

@@ -63,6 +63,8 @@ void Intervention::validate(const Config& c, int tokens) const {
 
 bool by_layer(Capture capture) { return capture != Capture::logits && capture != Capture::logit_margin; }
 
+bool holds_integers(Capture capture) { return capture == Capture::route || capture == Capture::index_rows; }
+
 CaptureArray make_capture(Capture capture, const Config& c, int tokens, int layers) {
   CaptureArray out;
   out.shape = {tokens};
@@ -82,7 +84,7 @@ CaptureArray make_capture(Capture capture, const Config& c, int tokens, int laye
   }
   std::size_t size = 1;
   for (const std::int64_t extent : out.shape) size *= static_cast<std::size_t>(extent);
-  if (capture == Capture::route || capture == Capture::index_rows) out.integers.assign(size, -1);
+  if (holds_integers(capture)) out.integers.assign(size, -1);
   else out.floats.assign(size, 0.0f);
   return out;
 }

@@ -50,7 +50,8 @@ struct CaptureArray {
 
 // The empty array of a capture for T tokens and n layers.
 CaptureArray make_capture(Capture capture, const Config& config, int tokens, int layers);
-// Whether the capture has a layer axis.
+// Whether the capture has a layer axis, and whether it holds integers.
 bool by_layer(Capture capture);
+bool holds_integers(Capture capture);
 
 }  // namespace kernels

@@ -29,7 +29,6 @@ void widen(const Tensor& t, std::int64_t begin, std::int64_t count, float* out) 
 
 Model::Model(std::shared_ptr<const Checkpoint> checkpoint) : checkpoint_(std::move(checkpoint)) {
   const Config& c = config();
-  embed = matrix("embed");
   head = matrix("head");
   norm = vector("norm.weight");
   hc_head = hyper_connection("hc_head");

@@ -65,7 +65,6 @@ class Model {
   explicit Model(std::shared_ptr<const Checkpoint> checkpoint);
 
   const Config& config() const { return checkpoint_->config(); }
-  Matrix embed;                   // [V, D]
   Matrix head;                    // [V, D]
   std::vector<float> norm;        // [D]
   HyperConnection hc_head;

@@ -8,7 +8,7 @@ namespace kernels {
 namespace {
 
 constexpr double kLn2High = 0x1.62e42fefa38p-1, kLn2Low = 0x1.ef35793c7673p-45;  // high part has trailing zeros: n * high is exact
-// pi/2 in three parts, each product with an integer below 2^24 exact but for the last
+// pi/2 in three parts, each product with an integer below 2^22 exact but for the last
 constexpr double kHalfPi1 = 0x1.921fb544p+0, kHalfPi2 = 0x1.0b4611a6p-34, kHalfPi3 = 0x1.3198a2e037073p-69;
 constexpr double kMagic = 0x1.8p52;  // adding it rounds to an integer
 
@@ -43,7 +43,9 @@ double twice_atanh(double s) {
 }  // namespace
 
 double exp_double(double x) {
+  if (x != x) return x;
   if (x < -700) return 0;
+  if (x > 700) return HUGE_VAL;
   const double n = (x * 1.4426950408889634 + kMagic) - kMagic;
   const double r = (x - n * kLn2High) - n * kLn2Low;
   double sum = kInverseFactorial.v[16];

@@ -4,10 +4,10 @@
 
 namespace kernels {
 
-double exp_double(double x);                          // |x| <= 700; below that 0
+double exp_double(double x);                          // |x| <= 700; 0 below, infinite above, NaN of NaN
 double log_double(double x);                          // x > 0, normal
 double log1p_double(double y);                        // 0 <= y <= 1
-void sin_cos_double(double x, double* sin, double* cos);  // |x| <= 2^24
+void sin_cos_double(double x, double* sin, double* cos);  // |x| <= 2^22
 
 // In double, rounded once.
 inline float sigmoid(float v) { return static_cast<float>(1.0 / (1.0 + exp_double(-static_cast<double>(v)))); }

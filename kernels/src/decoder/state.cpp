@@ -44,6 +44,15 @@ bool same_bits(float a, float b) { return std::memcmp(&a, &b, 4) == 0; }
 
 }  // namespace
 
+RowPtr make_row(const float* values, int width) {
+  bool finite = true;
+  for (int i = 0; i < width; ++i) finite &= values[i] - values[i] == 0.0f;
+  if (!finite) throw KernelError("state: a value that is not finite was about to be written");
+  const auto row = std::make_shared<float[]>(width);
+  std::memcpy(row.get(), values, sizeof(float) * width);
+  return row;
+}
+
 State::State(std::shared_ptr<const Config> config, Numerics numerics, std::string identity)
     : config_(std::move(config)), numerics_(numerics), identity_(std::move(identity)) {
   const Config& c = *config_;

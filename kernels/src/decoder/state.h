@@ -14,6 +14,9 @@ namespace kernels {
 // replaced, and a step that fails leaves the state that it started from as it was.
 using RowPtr = std::shared_ptr<const float[]>;
 
+// A row of `width` values. Throws KernelError when one of them is not finite: a state holds no NaN, and -inf only where nothing was written.
+RowPtr make_row(const float* values, int width);
+
 struct Compression {              // one compressor's running state
   std::vector<RowPtr> rows;       // [n] finished rows, width d; row t covers tokens r*t .. r*t+r-1
   std::vector<RowPtr> kv;         // [c*r], width c*d; null: zeros, never written

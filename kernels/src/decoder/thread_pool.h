@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -24,23 +25,26 @@ class FloatEnvironment {
 
 class ThreadPool {
  public:
+  // Throws KernelError when threads < 1 or the system gives no more threads.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls body(thread, begin, end) on parts of [0, count), each part a multiple of `grain` but for the last. Returns when all are done.
-  // body must not throw.
+  // Calls body(thread, begin, end) on parts of [0, count), each part a multiple of `grain` but for the last. Returns when all are done;
+  // then an exception of a part, one of them where there are several, is thrown again.
   void run(std::int64_t count, std::int64_t grain, const std::function<void(int, std::int64_t, std::int64_t)>& body);
 
  private:
   void work(int thread);
-  void do_part(int thread);
+  void do_part(int thread) noexcept;
+  void stop();
 
   std::vector<std::thread> workers_;
   std::atomic<std::uint64_t> generation_{0};
   std::atomic<int> unfinished_{0};
   std::atomic<bool> stop_{false};
   std::int64_t count_ = 0, grain_ = 1;
+  std::vector<std::exception_ptr> errors_;  // [threads]
   const std::function<void(int, std::int64_t, std::int64_t)>* body_ = nullptr;
 };
 

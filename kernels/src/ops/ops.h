@@ -27,7 +27,7 @@ struct Ops {
   // Sylvester-ordered Hadamard transform times n^-0.5, in place; n a power of two
   void (*hadamard)(float* x, int n, bool round);
   // Softmax attention over keys that are also the values; reference section 7. keys: the window's `window_count` rows oldest first, then
-  // the compressed rows; list positions count the window as `window_size` slots. score: scratch of key_count rounded up to 16.
+  // the compressed rows; list positions count the window as `window_size` slots. score: scratch of 64, a block.
   void (*attend)(const float* q, const float* const* keys, int window_count, int window_size, int key_count, int head_dim, float sink,
                  bool round, float* score, float* out);
   // u[j] = sum_i softmax_i(score[i][j]) * kv[i][j]; reference section 8

@@ -36,8 +36,8 @@ TEST(values_are_read) {
   CHECK_EQ(c.num_attention_heads, 4);
   CHECK_EQ(c.head_dim, 48);
   CHECK_EQ(c.qk_rope_head_dim, 16);
-  CHECK_EQ(c.q_lora_rank, 24);
-  CHECK_EQ(c.o_lora_rank, 20);
+  CHECK_EQ(c.q_lora_rank, 48);
+  CHECK_EQ(c.o_lora_rank, 16);
   CHECK_EQ(c.o_groups, 2);
   CHECK_EQ(c.n_routed_experts, 4);
   CHECK_EQ(c.num_experts_per_tok, 2);
@@ -133,7 +133,8 @@ TEST(every_required_key_is_missed) {
 }
 
 TEST(relations_between_dimensions_hold) {
-  CHECK_EQ(refusal("qk_rope_head_dim", "15"), "qk_rope_head_dim|integer 15|an even number: rotation works on pairs");
+  for (const char* key : {"hidden_size", "head_dim", "qk_rope_head_dim", "q_lora_rank", "o_lora_rank", "moe_intermediate_size"})
+    CHECK_EQ(refusal(key, "40"), std::string(key) + "|integer 40|a multiple of 16");
   CHECK_EQ(refusal("qk_rope_head_dim", "64"), "qk_rope_head_dim|integer 64|at most head_dim = 48");
   CHECK_EQ(refusal("o_groups", "3"), "o_groups|integer 3|a divisor of num_attention_heads = 4");
   CHECK_EQ(refusal("num_experts_per_tok", "5"), "num_experts_per_tok|integer 5|at most n_routed_experts = 4");
@@ -178,7 +179,7 @@ TEST(rope_scaling_is_yarn) {
   CHECK_EQ(refusal("rope_scaling", R"({"factor": 2})"), "rope_scaling.rope_type|nothing|\"yarn\"");
   CHECK_EQ(refusal("rope_scaling", R"({"type": "yarn", "factor": 0.5})"), "rope_scaling.factor|number 0.5|a number in 1..1e+06");
   CHECK_EQ(refusal("rope_scaling", R"({"type": "yarn", "factor": 2})"),
-           "rope_scaling.original_max_position_embeddings|nothing|an integer in 1..1073741824");
+           "rope_scaling.original_max_position_embeddings|nothing|an integer in 1..4194304");
   CHECK_EQ(refusal("rope_scaling", "16"), "rope_scaling|integer 16|an object or null");
 }
 

@@ -73,7 +73,7 @@ std::string listing(const std::vector<kernels::ExpectedTensor>& tensors) {
 
 }  // namespace
 
-// Shapes written down from reference section 2 with V 10, D 160, H 4, hd 48, q 24, o 2 x 20, E 4, k 2, I 32, hc 4.
+// Shapes written down from reference section 2 with V 10, D 160, H 4, hd 48, q 48, o 2 x 16, E 4, k 2, I 32, hc 4.
 TEST(families_outside_the_layers) {
   CHECK_EQ(listing(kernels::model_tensors(tiny::parsed())),
            "embed.weight [10, 160]\n"
@@ -91,13 +91,13 @@ TEST(families_of_a_sliding_hash_layer) {
            "layers.0.hc_attn_scale [3]\n"
            "layers.0.attn_norm.weight [160]\n"
            "layers.0.attn.attn_sink [4]\n"
-           "layers.0.attn.wq_a.weight L [24, 160]\n"
-           "layers.0.attn.q_norm.weight [24]\n"
-           "layers.0.attn.wq_b.weight L [192, 24]\n"
+           "layers.0.attn.wq_a.weight L [48, 160]\n"
+           "layers.0.attn.q_norm.weight [48]\n"
+           "layers.0.attn.wq_b.weight L [192, 48]\n"
            "layers.0.attn.wkv.weight L [48, 160]\n"
            "layers.0.attn.kv_norm.weight [48]\n"
-           "layers.0.attn.wo_a.weight L [40, 96]\n"
-           "layers.0.attn.wo_b.weight L [160, 40]\n"
+           "layers.0.attn.wo_a.weight L [32, 96]\n"
+           "layers.0.attn.wo_b.weight L [160, 32]\n"
            "layers.0.hc_ffn_fn [24, 640]\n"
            "layers.0.hc_ffn_base [24]\n"
            "layers.0.hc_ffn_scale [3]\n"
@@ -115,7 +115,7 @@ TEST(families_of_compressed_layers) {
                          "layers.1.attn.compressor.wkv.weight [96, 160]\n"
                          "layers.1.attn.compressor.wgate.weight [96, 160]\n"
                          "layers.1.attn.compressor.norm.weight [48]\n"
-                         "layers.1.attn.indexer.wq_b.weight L [64, 24]\n"
+                         "layers.1.attn.indexer.wq_b.weight L [64, 48]\n"
                          "layers.1.attn.indexer.weights_proj.weight [2, 160]\n"
                          "layers.1.attn.indexer.compressor.ape [4, 64]\n"
                          "layers.1.attn.indexer.compressor.wkv.weight [64, 160]\n"
@@ -148,8 +148,8 @@ TEST(each_format_of_linears_is_accepted) {
 TEST(formats_may_differ_from_tensor_to_tensor) {
   std::vector<tiny::Stored> tensors = tiny::tensors(tiny::parsed(), "F8_E4M3");
   for (tiny::Stored& tensor : tensors) {
-    if (tensor.name == "layers.0.attn.wq_a.weight") tensor = {tensor.name, "I8", {24, 80}};
-    if (tensor.name == "layers.0.attn.wq_a.scale") tensor = {tensor.name, "F8_E8M0", {24, 5}};
+    if (tensor.name == "layers.0.attn.wq_a.weight") tensor = {tensor.name, "I8", {48, 80}};
+    if (tensor.name == "layers.0.attn.wq_a.scale") tensor = {tensor.name, "F8_E8M0", {48, 5}};
     if (tensor.name == "embed.weight") tensor.tag = "BF16";
     if (tensor.name == "layers.0.ffn.gate.tid2eid") tensor.tag = "I32";
   }
@@ -226,8 +226,8 @@ TEST(fp4_and_fp8_are_told_apart_by_tag) {
 }
 
 TEST(fp4_needs_whole_blocks) {
-  CHECK_EQ(refusal("F8_E4M3", "layers.0.attn.wo_b.weight", store("I8", {160, 20})),
-           "shard: layers.0.attn.wo_b.weight|I8 (FP4) with 40 columns|FP4 with a multiple of 32 columns");
+  CHECK_EQ(refusal("F8_E4M3", "layers.0.attn.wq_b.weight", store("I8", {192, 24})),
+           "shard: layers.0.attn.wq_b.weight|I8 (FP4) with 48 columns|FP4 with a multiple of 32 columns");
 }
 
 TEST(scales_stand_only_beside_quantised_weights) {

@@ -203,6 +203,20 @@ TEST(quantisation_ties_go_to_the_even_code) {
   CHECK(std::memcmp(out.data(), expected, sizeof expected) == 0);
 }
 
+TEST(what_is_not_finite_stays_so_with_every_instruction_set) {
+  for (int lane = 0; lane < 64; ++lane)
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN()}) {
+      std::vector<float> x = values(64, 5);
+      x[static_cast<std::size_t>(lane)] = bad;
+      for (const Ops* ops : tables()) {
+        std::vector<float> eight(64), four(64);
+        ops->quantise_e4m3(x.data(), 64, 64, eight.data());
+        ops->quantise_e2m1(x.data(), 64, four.data());
+        CHECK(std::isnan(eight[static_cast<std::size_t>(lane)]) && std::isnan(four[static_cast<std::size_t>(lane)]));
+      }
+    }
+}
+
 TEST(bf16_rounds_to_nearest_even_and_truncates_what_is_not_finite) {
   const auto from = [](std::uint32_t u) {
     float f;

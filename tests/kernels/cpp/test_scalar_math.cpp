@@ -18,8 +18,14 @@ TEST(elementary_functions_are_accurate) {
   }
 }
 
-TEST(exp_of_very_negative_is_zero_and_sigmoid_saturates) {
+TEST(exp_and_sigmoid_hold_beyond_their_range) {
   CHECK_EQ(kernels::exp_double(-800), 0.0);
+  CHECK_EQ(kernels::exp_double(800), HUGE_VAL);
+  CHECK(std::isnan(kernels::exp_double(NAN)));
   CHECK_EQ(kernels::sigmoid(0.0f), 0.5f);
-  CHECK_EQ(kernels::sigmoid(100.0f), 1.0f);
+  for (const float v : {100.0f, 800.0f, 1e30f, HUGE_VALF}) {
+    CHECK_EQ(kernels::sigmoid(v), 1.0f);
+    CHECK(kernels::sigmoid(-v) < 1e-40f);
+  }
+  CHECK(std::isnan(kernels::sigmoid(NAN)));
 }

@@ -1,0 +1,53 @@
+#include "decoder/thread_pool.h"
+
+#include <atomic>
+#include <stdexcept>
+#include <string>
+
+#include "check.h"
+
+using kernels::ThreadPool;
+
+TEST(every_index_is_visited_once) {
+  for (const int threads : {1, 2, 3, 7}) {
+    ThreadPool pool(threads);
+    for (const std::int64_t count : {0, 1, 5, 64, 1000}) {
+      for (const std::int64_t grain : {1, 4, 2000}) {
+        std::vector<std::atomic<int>> seen(static_cast<std::size_t>(count));
+        pool.run(count, grain, [&](int, std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = begin; i < end; ++i) ++seen[static_cast<std::size_t>(i)];
+        });
+        for (const auto& times : seen) CHECK_EQ(times.load(), 1);
+      }
+    }
+  }
+}
+
+TEST(an_exception_of_any_part_reaches_the_caller_and_the_pool_goes_on) {
+  ThreadPool pool(3);
+  for (int round = 0; round < 200; ++round) {
+    const int thrower = round % 3;
+    std::string caught;
+    try {
+      pool.run(3, 1, [&](int thread, std::int64_t, std::int64_t) {
+        if (thread == thrower) throw std::runtime_error("part " + std::to_string(thread));
+      });
+    } catch (const std::runtime_error& error) {
+      caught = error.what();
+    }
+    CHECK_EQ(caught, "part " + std::to_string(thrower));
+    std::atomic<int> parts{0};
+    pool.run(3, 1, [&](int, std::int64_t, std::int64_t) { ++parts; });
+    CHECK_EQ(parts.load(), 3);
+  }
+}
+
+TEST(no_threads_are_refused) {
+  bool refused = false;
+  try {
+    ThreadPool pool(0);
+  } catch (const kernels::KernelError&) {
+    refused = true;
+  }
+  CHECK(refused);
+}
