@@ -20,7 +20,7 @@ sys.path.append(str(Path(__file__).parent))  # pytest does so in one of its impo
 @pytest.fixture(scope="session")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Dtype], Case]:
     """The small checkpoint of a dtype, made anew from the seed of the committed vectors."""
-    from oracle.cases import small_case  # noqa: PLC0415 - it needs the built extension, which tests of schemas do not
+    from oracle.cases import small_case
 
     @cache
     def make(dtype: Dtype) -> Case:
