@@ -99,6 +99,11 @@ def test_flash_opens_in_well_under_a_gibibyte(flash: Path) -> None:
     assert int(done.stdout) < 256 * 1024  # KiB
 
 
+def test_flash_state_has_the_published_size(flash: Path) -> None:
+    """Study 2.4.3: 5,883,008 values at position 3."""
+    assert kernels.state_value_count(kernels.Checkpoint.open(flash).config, 3) == 5_883_008
+
+
 def test_flash_config_is_read(flash: Path) -> None:
     config = kernels.Checkpoint.open(flash).config
     assert config.compress_ratios == (0, 0, *[4, 128] * 20, 4)

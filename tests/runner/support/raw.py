@@ -20,4 +20,5 @@ def raw(run: Run, table: str) -> list[dict[str, Any]]:
 def read_tsv(path: Path) -> list[dict[str, str]]:
     """Rows of a support table; texts as they are written, escapes and all."""
     header, *lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    assert lines, f"{path.name}: a table without rows would satisfy any loop over it"
     return [dict(zip(header.split("\t"), line.split("\t"), strict=True)) for line in lines]

@@ -38,6 +38,7 @@ def lines(run: Run, name: str) -> list[dict[str, str]]:
     header, *rows = [
         line.split("\t") for line in (run.paths.root.parent / f"{name}.tsv").read_text("utf-8").removesuffix("\n").split("\n")
     ]
+    assert rows, f"{name}: a table without rows would satisfy any loop over it"
     return [dict(zip(header, row, strict=True)) for row in rows]
 
 

@@ -21,6 +21,7 @@ def exported(post_mhc_run: Run, persistent_state_run: Run, tmp_path: Path) -> Pa
 
 def lines(folder: Path, name: str) -> list[dict[str, str]]:
     header, *rows = [line.split("\t") for line in (folder / f"{name}.tsv").read_text("utf-8").removesuffix("\n").split("\n")]
+    assert rows, f"{name}: a table without rows would satisfy every loop below"
     return [dict(zip(header, row, strict=True)) for row in rows]
 
 
