@@ -20,7 +20,7 @@ from runner.protocols import PROTOCOLS
 from runner.run_directory import run_directory
 from runner.run_record import RunRecord
 from runner.store import RunStore
-from runner.verdict import Verdict, finish, require_no_finding, verdict
+from runner.verdict import Verdict, finish, require_marked, require_no_finding, verdict
 from schemas.catalog import load_catalog
 from schemas.errors import InvalidInput
 from schemas.job_file import JobFile
@@ -124,6 +124,7 @@ def require_same_run(prepared: Prepared, run: Run) -> None:
         work_left=run.store.finished() is None,
     )
     require_no_finding(run.store)
+    require_marked(run.store, run.stages())
 
 
 def _record(prepared: Prepared) -> RunRecord:

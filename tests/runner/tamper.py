@@ -64,8 +64,9 @@ def _log(run: Run, stage: str, changed: Commit) -> None:
 
 
 def _marked(run: Run) -> Run:
-    """The run opened anew, its mark of the end with the digest that it has now."""
+    """The run opened anew, its mark of the end with the digest and the numbers of units that it has now."""
     run.store.refresh()
-    mark = json.loads(run.paths.finished.read_bytes()) | {"dataset_digest": run.store.dataset_digest()}
+    now = {"dataset_digest": run.store.dataset_digest(), "units": {stage: len(run.store.units(stage)) for stage in run.stages()}}
+    mark = json.loads(run.paths.finished.read_bytes()) | now
     run.paths.finished.write_text(json.dumps(mark), "utf-8")
     return open_run(run.paths.root)

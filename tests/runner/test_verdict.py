@@ -8,6 +8,7 @@ import pytest
 from tiny_run import DirectedExecutor, TinyProtocol, drive, experiment, open_store
 
 from runner.plan import plan_stage, write_plan
+from runner.store import RunStore
 from runner.verdict import StageCount, finish, verdict
 from schemas.errors import ConformanceFinding, InvalidInput, UnitsFailed
 
@@ -64,3 +65,34 @@ def test_a_run_that_is_not_whole_cannot_be_marked(tmp_path: Path) -> None:
     store.commits("8").popitem()
     with pytest.raises(RuntimeError, match="stage 8 was worked off"):
         finish(store, STAGES)
+
+
+def test_a_file_that_was_damaged_or_lost_since_its_commit_keeps_the_mark_away(tmp_path: Path) -> None:
+    store = drive(tmp_path)
+    damaged = min(store.paths.table("tokens").iterdir())
+    whole = damaged.read_bytes()
+    damaged.unlink()
+    with pytest.raises(InvalidInput, match=f"{damaged.name}: found no such file"):
+        finish(store, STAGES)
+    damaged.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(InvalidInput, match=f"{damaged.name}: found SHA-256"):
+        finish(store, STAGES)
+    assert store.finished() is None
+
+
+@pytest.mark.parametrize("what", ["commits/4.log", "plans/8.jsonl"])
+def test_a_finished_run_that_lost_a_line_since_is_not_called_finished(tmp_path: Path, what: str) -> None:
+    store = drive(tmp_path)
+    finish(store, STAGES)
+    path = tmp_path / what
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    with pytest.raises(ConformanceFinding, match=r"finished\.json: .* was .*, now it is .*runner verify"):
+        verdict(RunStore(store.paths, store.schemas), STAGES, {})
+
+
+def test_a_reader_whose_knowledge_is_older_than_the_mark_looks_again(tmp_path: Path) -> None:
+    store = drive(tmp_path)
+    reader = RunStore(store.paths, store.schemas)
+    reader.commits("8").popitem()
+    finish(store, STAGES)
+    assert verdict(reader, STAGES, {}) == verdict(store, STAGES, {})
