@@ -13,12 +13,12 @@ from runner.driver import Driver
 from runner.events import EventsLog
 from runner.interrupt import Interrupt
 from runner.paths import RunPaths
-from runner.preflight import Prepared
+from runner.preflight import Prepared, open_checkpoint
 from runner.progress import Progress
 from runner.protocol import Experiment, ExperimentProtocol
 from runner.protocols import PROTOCOLS
 from runner.run_directory import run_directory
-from runner.run_record import RunRecord
+from runner.run_record import RunRecord, content_of
 from runner.store import RunStore
 from runner.verdict import Verdict, finish, require_marked, require_no_finding, verdict
 from schemas.catalog import load_catalog
@@ -116,20 +116,27 @@ def make_executor(prepared: Prepared, address: str | None) -> Executor:
 
 def require_same_run(prepared: Prepared, run: Run) -> None:
     """Raises InvalidInput unless the run is the one that is asked for, ConformanceFinding when it can't be trusted any more."""
+    work_left = run.store.finished() is None
     run.record.require_same(
-        _record(prepared),
+        _record(prepared, with_content=work_left and run.record.checkpoint_content is not None),
         prepared.catalog,
         job_file=str(prepared.job_file.path),
         run_record=str(run.paths.record),
-        work_left=run.store.finished() is None,
+        work_left=work_left,
     )
     require_no_finding(run.store)
     require_marked(run.store, run.stages())
 
 
-def _record(prepared: Prepared) -> RunRecord:
+def _record(prepared: Prepared, *, with_content: bool) -> RunRecord:
+    """The record of the run that is asked for; with the digest of the weights only if it is needed, as they are read for it."""
+    checkpoint = prepared.job_file.checkpoint
     return RunRecord.of(
-        prepared.experiment, prepared.catalog, prepared.protocol.schemas(), checkpoint=prepared.job_file.checkpoint
+        prepared.experiment,
+        prepared.catalog,
+        prepared.protocol.schemas(),
+        checkpoint=checkpoint,
+        checkpoint_content=content_of(open_checkpoint(checkpoint)) if with_content else None,
     )
 
 
@@ -138,7 +145,7 @@ def _begin(prepared: Prepared, paths: RunPaths) -> Run:
     if not paths.record.exists():
         # The catalog first: run.json is what makes a directory a run.
         put_files(Disk(), [(paths.catalog, prepared.job_file.catalog.read_bytes())])
-        put_files(Disk(), [(paths.record, _record(prepared).to_bytes())])
+        put_files(Disk(), [(paths.record, _record(prepared, with_content=True).to_bytes())])
     run = open_run(paths.root)
     require_same_run(prepared, run)
     return run

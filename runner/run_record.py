@@ -29,13 +29,20 @@ SPREADING = frozenset({"name", "catalog", "checkpoint", "composition", "executio
 _MAPPINGS = frozenset({"job", "prompts", "schemas", "versions"})
 """Fields of a record that are mappings; the others, but for `format`, are texts."""
 
+CONTENT_BYTES = 1 << 30
+"""A checkpoint whose payload is no longer than this is told apart by its weights too, which takes seconds; a longer one by its
+headers and lengths alone, since to read it takes longer than many a run.
+"""
+
 
 @dataclass(frozen=True)
 class RunRecord:
     """The content of run.json.
 
     job: the job with its defaults and overrides; its catalog is the run's own copy, its checkpoint "builtin" or an absolute path.
-    prompts: prompt ID -> SHA-256 of its text, in catalog order. schemas: table -> version. versions: what wrote the record.
+    prompts: prompt ID -> SHA-256 of its text, in catalog order. checkpoint_content: digest of the checkpoint's files read whole,
+    None of a checkpoint above CONTENT_BYTES, and where nobody has to know it. schemas: table -> version. versions: what wrote
+    the record.
     """
 
     format: int
@@ -47,9 +54,18 @@ class RunRecord:
     schemas: Mapping[str, str]
     versions: Mapping[str, str]
     created: str
+    checkpoint_content: str | None = None
 
     @classmethod
-    def of(cls, experiment: Experiment, catalog: Catalog, schemas: Mapping[str, pa.Schema], *, checkpoint: str) -> RunRecord:
+    def of(
+        cls,
+        experiment: Experiment,
+        catalog: Catalog,
+        schemas: Mapping[str, pa.Schema],
+        *,
+        checkpoint: str,
+        checkpoint_content: str | None,
+    ) -> RunRecord:
         """The record of a run that starts now."""
         return cls(
             format=FORMAT,
@@ -61,6 +77,7 @@ class RunRecord:
             schemas={name: schema.metadata[b"schema_version"].decode() for name, schema in sorted(schemas.items())},
             versions={"python": platform.python_version(), "pyarrow": pa.__version__, "kernels": kernels.BUILD_ID},
             created=datetime.now(UTC).isoformat(timespec="seconds"),
+            checkpoint_content=checkpoint_content,
         )
 
     @classmethod
@@ -78,6 +95,8 @@ class RunRecord:
         if record.format != FORMAT:
             raise InvalidInput(str(path), "format", str(record.format), str(FORMAT))
         for name, value in content.items():
+            if name == "checkpoint_content" and value is None:
+                continue
             if name != "format" and not isinstance(value, dict if name in _MAPPINGS else str):
                 raise InvalidInput(str(path), name, json.dumps(value), "a mapping" if name in _MAPPINGS else "a text")
         return record
@@ -96,7 +115,8 @@ class RunRecord:
         """Raises InvalidInput naming the first thing in which what is asked for now differs from what the run began as.
 
         In the order of likelihood: prompts, job, checkpoint, then what an upgrade of the package may have changed. Of a run with
-        work left also the kernels, since no two of its units may come from different arithmetic; a finished one is only read.
+        work left also the weights, where both records say them, and the kernels, since no two of its units may come from
+        different arithmetic; a finished one is only read.
         """
         check_bindings(catalog, self.prompts)
         if now.catalog_digest != self.catalog_digest:
@@ -113,6 +133,10 @@ class RunRecord:
         ):
             if began != found:
                 raise InvalidInput(job_file, what, f"identity {found[:16]}…", f"{began[:16]}…, which the run was started with")
+        weights, weights_now = self.checkpoint_content, now.checkpoint_content
+        if work_left and weights is not None and weights_now is not None and weights != weights_now:
+            allowed = f"{weights[:16]}…, which the run was started with"
+            raise InvalidInput(job_file, "checkpoint", f"other weights: content {weights_now[:16]}…", allowed)
         for key in changed_fields(self.schemas, now.schemas):
             raise InvalidInput(
                 run_record, f"schemas.{key}", _at(self.schemas, key), f"{_at(now.schemas, key)}, which is installed"
@@ -140,3 +164,8 @@ def _at(mapping: Mapping[str, Any], dotted: str) -> str:
             return "nothing"
         value = value[name]
     return json.dumps(value, ensure_ascii=False)
+
+
+def content_of(checkpoint: kernels.Checkpoint) -> str | None:
+    """What a record says of a checkpoint's weights: digest of all its files, or None above CONTENT_BYTES. Reads them whole."""
+    return checkpoint.content_digest() if checkpoint.total_bytes <= CONTENT_BYTES else None

@@ -1,0 +1,64 @@
+"""Whoever goes on with a run means the same run."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from random_runs import RandomRuns, submit
+from tamper import copied
+
+from runner import run_record
+from runner.run import Run
+from schemas.errors import InvalidInput
+
+
+@pytest.fixture
+def own(random_runs: RandomRuns, tmp_path: Path) -> RandomRuns:
+    """Runs on a copy of the checkpoint, which a test may change."""
+    return RandomRuns(Path(shutil.copytree(random_runs.checkpoint, tmp_path / "checkpoint")), tmp_path)
+
+
+def train_on(checkpoint: Path) -> None:
+    """Other weights under the same headers: the last byte of the payload is another."""
+    shard = max(checkpoint.glob("*.safetensors"))
+    data = bytearray(shard.read_bytes())
+    data[-1] ^= 1
+    shard.unlink()
+    shard.write_bytes(bytes(data))
+
+
+def begun(runs: RandomRuns) -> Run:
+    run = runs.run("own", {"protocol": "canonical", "horizon": 2})
+    return copied(run, runs.folder / "own" / "begun")
+
+
+def test_a_run_with_work_left_is_not_continued_with_other_weights(own: RandomRuns) -> None:
+    run = begun(own)
+    run.paths.finished.unlink()
+    train_on(own.checkpoint)
+    began = run.record.checkpoint_content
+    assert began is not None
+    with pytest.raises(
+        InvalidInput, match=rf"checkpoint: found other weights: content \w{{16}}…, allowed: {began[:16]}…"
+    ) as caught:
+        submit(own.folder / "own" / "job.yaml", run.paths.root)
+    assert caught.value.exit_code == 2
+    assert len(set(re.findall(r"(\w{16})…", str(caught.value)))) == 2
+
+
+def test_a_finished_run_is_read_whatever_the_weights_are_now(own: RandomRuns) -> None:
+    run = begun(own)
+    train_on(own.checkpoint)
+    assert submit(own.folder / "own" / "job.yaml", run.paths.root).verdict().state == "finished"
+
+
+def test_weights_that_take_long_to_read_are_not_recorded(own: RandomRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_record, "CONTENT_BYTES", 0)
+    run = begun(own)
+    assert json.loads(run.paths.record.read_bytes())["checkpoint_content"] is None
+    run.paths.finished.unlink()
+    assert submit(own.folder / "own" / "job.yaml", run.paths.root).verdict().state == "finished"
