@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 from random_runs import RandomRuns
@@ -33,9 +34,7 @@ def test_workers_that_report_the_same_are_counted(random_runs: RandomRuns, tmp_p
     joined = [json.loads(line) for line in run.paths.events.read_text(encoding="utf-8").splitlines()]
     [event] = [one for one in joined if one["event"] == "joined"]
     copy = tmp_path / "run"
-    copy.mkdir()
-    for path in ("run.json", "catalog.tsv", "finished.json"):
-        (copy / path).write_bytes((run.paths.root / path).read_bytes())
+    shutil.copytree(run.paths.root, copy)
     other = event | {"worker": "w1", "pid": 2, "host": "elsewhere"}
     (copy / "events.log").write_text("".join(json.dumps(one) + "\n" for one in (event, other, {"event": "left", "worker": "w1"})))
     table = read_tsv(write_tables(open_run(copy), tmp_path / "out")["replay_environment"])
