@@ -1,7 +1,8 @@
-"""One driver a run: an exclusive lock on the run's claim file, with the holder's name in it.
+"""One driver a run: an exclusive lock on the run's directory, and beside it a claim file that says who has it.
 
 The kernel drops the lock when its process ends, however it ends, so a crashed driver needs no unlock command. The rejected
-alternative, a file that exists while a driver lives, would need one.
+alternatives: a file that exists while a driver lives would need one; a lock on the claim file is lost with the file, since
+whoever comes after its removal locks another one.
 """
 
 from __future__ import annotations
@@ -33,11 +34,18 @@ class Holder:
     since: str
 
     def __str__(self) -> str:
-        return f"process {self.pid} on host {self.host} since {self.since}"
+        return f"process {self.pid} on host {self.host} since {self.since}" if self.pid else "its claim file does not say who"
+
+
+_UNNAMED = Holder("", 0, "")
+"""A live driver whose name is not written yet, or was removed."""
 
 
 class Claim:
-    """The claim on a run, held between `with` and its end. Raises RunBusy, naming the holder, when another live driver has it."""
+    """The claim on a run, held between `with` and its end. Raises RunBusy, naming the holder, when another live driver has it.
+
+    path: of the claim file, in the run's directory, which exists.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -45,19 +53,27 @@ class Claim:
 
     def __enter__(self) -> Self:
         # Not inheritable (PEP 446): a worker process that outlives its driver must not keep the run busy.
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, FILE_MODE)
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while not _locked(descriptor, fcntl.LOCK_EX):
-            if time.monotonic() > deadline:
-                os.close(descriptor)
-                holder = _read(self.path)
-                raise RunBusy(f"{self.path.parent}: another driver works on this run: {holder or 'its name is not written yet'}")
-            time.sleep(0.02)
+        descriptor = _opened(self.path.parent)
+        try:
+            deadline = time.monotonic() + _PATIENCE_SECONDS
+            while not _locked(descriptor, fcntl.LOCK_EX):
+                if time.monotonic() > deadline:
+                    raise RunBusy(f"{self.path.parent}: another driver works on this run: {_read(self.path)}")
+                time.sleep(0.02)
+            self._describe()
+        except BaseException:
+            os.close(descriptor)
+            raise
         self._descriptor = descriptor
-        me = Holder(socket.gethostname(), os.getpid(), datetime.now(UTC).isoformat(timespec="seconds"))
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, (json.dumps(asdict(me)) + "\n").encode(), 0)
         return self
+
+    def _describe(self) -> None:
+        me = Holder(socket.gethostname(), os.getpid(), datetime.now(UTC).isoformat(timespec="seconds"))
+        claim = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
+        try:
+            os.write(claim, (json.dumps(asdict(me)) + "\n").encode())
+        finally:
+            os.close(claim)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         os.close(self._descriptor)  # which unlocks
@@ -67,13 +83,17 @@ class Claim:
 def holder(path: Path) -> Holder | None:
     """The live driver that holds the claim at `path`, or None."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = _opened(path.parent)
     except FileNotFoundError:
         return None
     try:
         return None if _locked(descriptor, fcntl.LOCK_SH) else _read(path)
     finally:
         os.close(descriptor)
+
+
+def _opened(directory: Path) -> int:
+    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def _locked(descriptor: int, kind: int) -> bool:
@@ -84,8 +104,8 @@ def _locked(descriptor: int, kind: int) -> bool:
     return True
 
 
-def _read(path: Path) -> Holder | None:
+def _read(path: Path) -> Holder:
     try:
         return Holder(**json.loads(path.read_text("utf-8")))
-    except (ValueError, TypeError):
-        return None
+    except (OSError, ValueError, TypeError):
+        return _UNNAMED

@@ -41,6 +41,21 @@ def test_a_second_driver_is_told_who_the_first_is(tmp_path: Path, other_driver: 
         pass
 
 
+@pytest.mark.parametrize("other", [None, b"", b"someone else's"])
+def test_without_its_claim_file_a_driver_still_has_the_run(
+    tmp_path: Path, other_driver: subprocess.Popen[str], other: bytes | None
+) -> None:
+    (tmp_path / "claim").unlink()
+    if other is not None:
+        (tmp_path / "claim").write_bytes(other)
+    with (
+        pytest.raises(RunBusy, match="another driver works on this run: its claim file does not say who"),
+        Claim(tmp_path / "claim"),
+    ):
+        pass
+    assert holder(tmp_path / "claim") is not None
+
+
 def test_a_killed_driver_needs_no_unlock(tmp_path: Path, other_driver: subprocess.Popen[str]) -> None:
     other_driver.send_signal(signal.SIGKILL)
     other_driver.wait()
@@ -64,9 +79,10 @@ def test_nobody_drives_a_run_that_was_given_up(tmp_path: Path) -> None:
 def test_two_who_ask_do_not_take_each_other_for_a_driver(tmp_path: Path) -> None:
     with Claim(tmp_path / "claim"):
         pass
-    with (tmp_path / "claim").open() as asking:
-        fcntl.flock(asking, fcntl.LOCK_SH)
-        assert holder(tmp_path / "claim") is None
+    asking = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(asking, fcntl.LOCK_SH)
+    assert holder(tmp_path / "claim") is None
+    os.close(asking)
 
 
 def test_asking_does_not_keep_a_driver_out(tmp_path: Path) -> None:
