@@ -13,6 +13,7 @@ from runner.driver import Driver
 from runner.events import EventsLog
 from runner.interrupt import Interrupt
 from runner.paths import RunPaths
+from runner.plan import changed_fields
 from runner.preflight import Prepared, open_checkpoint
 from runner.progress import Progress
 from runner.protocol import Experiment, ExperimentProtocol
@@ -51,13 +52,17 @@ class Run:
 
 
 def open_run(root: Path) -> Run:
-    """The run in the directory `root`. Raises InvalidInput when there is none, or when its copy of the catalog was changed."""
+    """The run in the directory `root`. Raises InvalidInput when there is none, or when its record and its copy of the catalog do
+    not go together.
+    """
     paths = run_directory(root)
     record = RunRecord.read(paths.record)
     job = record.parsed_job(paths.record)
     catalog = load_catalog(paths.catalog)
     if catalog.digest != record.catalog_digest:
         raise InvalidInput(str(paths.catalog), "", f"digest {catalog.digest}", f"{record.catalog_digest}, as run.json says")
+    for changed in changed_fields(record.prompts, catalog.bindings):
+        raise InvalidInput(str(paths.record), f"prompts.{changed}", "another prompt", f"the prompts of {paths.catalog.name}")
     protocol = PROTOCOLS[job.protocol]
     experiment = Experiment(job, catalog.prompts, record.checkpoint_identity, record.tokenizer_identity)
     return Run(RunStore(paths, protocol.schemas()), record, JobFile(paths.record, job), protocol, experiment)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from runner.protocol import Experiment, ExperimentProtocol
 from runner.record_log import canonical_json
 from runner.store import Commit, RunStore, file_fault
 from schemas.errors import InvalidInput
+from schemas.unit import Unit
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,14 @@ def _verify(store: RunStore, protocol: ExperimentProtocol, experiment: Experimen
     files = [file for of_stage in commits.values() for commit in of_stage for file in commit.files.values()]
     faults = [fault for stage, of_stage in commits.items() for commit in of_stage for fault in _file_faults(store, stage, commit)]
     faults += [fault for stage in commits for fault in _plan_faults(store, stage)]
+    stages = protocol.stages(experiment.job)
+    faults += [
+        f"{store.paths.record}: its job has no stage {stage}, which is on disk" for stage in commits if stage not in stages
+    ]
     faults += [f"{path}: {told(path)}" for path in store.findings()]
     if not faults:  # these read the tables, so only tables that can be read
         faults += _duplicate_rows(store, commits)
+        faults += [fault for stage in stages for fault in _unit_faults(store, stage, protocol.units(experiment, stage, store))]
         faults += protocol.check(experiment, store)
     digest = store.dataset_digest()
     finished = store.finished()
@@ -106,6 +112,24 @@ def _plan_faults(store: RunStore, stage: str) -> Iterator[str]:
         seen.add(line["unit"])
     for unit in sorted(store.units(stage) - seen):
         yield f"{store.paths.commit_log(stage)}: unit {unit} is committed and not planned"
+
+
+def _unit_faults(store: RunStore, stage: str, units: Sequence[Unit]) -> Iterator[str]:
+    """The plan has the units that the job, prompts and identities of run.json give, in their order.
+
+    Of a run that is not finished the plan may lack some, or be missing: units that are set aside and succeed after all add units
+    to later stages, which the next driver plans.
+    """
+    path = store.paths.plan(stage)
+    planned, given = [line["unit"] for line in store.planned(stage)], [unit.key for unit in units]
+    if store.finished() is not None:
+        for key in sorted(set(given).difference(planned)):
+            yield f"{path}: unit {key} is not planned, and run.json gives it"
+    for key in sorted(set(planned).difference(given)):
+        yield f"{path}: unit {key} is planned, and run.json does not give it"
+    common = set(planned).intersection(given)
+    if [key for key in planned if key in common] != [key for key in given if key in common]:
+        yield f"{path}: units stand in another order than run.json gives them"
 
 
 def _duplicate_rows(store: RunStore, stages: Mapping[str, object]) -> Iterator[str]:

@@ -12,7 +12,8 @@ from random_runs import RandomRuns, submit
 from tamper import copied
 
 from runner import run_record
-from runner.run import Run
+from runner.run import Run, open_run
+from runner.verify import verify
 from schemas.errors import InvalidInput
 
 
@@ -62,3 +63,26 @@ def test_weights_that_take_long_to_read_are_not_recorded(own: RandomRuns, monkey
     assert json.loads(run.paths.record.read_bytes())["checkpoint_content"] is None
     run.paths.finished.unlink()
     assert submit(own.folder / "own" / "job.yaml", run.paths.root).verdict().state == "finished"
+
+
+def edit(run: Run, **fields: object) -> None:
+    record = json.loads(run.paths.record.read_bytes())
+    run.paths.record.write_text(json.dumps(record | fields), "utf-8")
+
+
+def test_a_record_with_another_identity_or_job_is_not_clean(own: RandomRuns) -> None:
+    run = begun(own)
+    assert verify(run.store, run.protocol, run.experiment).clean
+    for fields in ({"checkpoint_identity": "0" * 64}, {"job": dict(run.record.job) | {"horizon": 3}}):
+        edit(run, **fields)
+        edited = open_run(run.paths.root)
+        faults = verify(edited.store, edited.protocol, edited.experiment).faults
+        assert any("run.json does not give it" in fault for fault in faults), faults
+        edit(run, checkpoint_identity=run.record.checkpoint_identity, job=run.record.job)
+
+
+def test_a_record_with_another_prompt_is_no_run(own: RandomRuns) -> None:
+    run = begun(own)
+    edit(run, prompts=dict(run.record.prompts) | {"en-2": "0" * 64})
+    with pytest.raises(InvalidInput, match=r"run\.json: prompts\.en-2: found another prompt"):
+        open_run(run.paths.root)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tiny_run import TinyProtocol, drive, execute, experiment
+from tiny_run import DirectedExecutor, TinyProtocol, drive, execute, experiment
 
 from runner import parquet
 from runner.commit import commit
@@ -127,6 +127,36 @@ def test_damage_is_found_and_named(store: RunStore, damage: Callable[[RunStore],
     result = verified(store)
     assert not result.clean
     assert any(fault in line for line in result.faults), result.faults
+
+
+def test_a_run_is_held_to_what_its_record_gives(store: RunStore) -> None:
+    now = verify(RunStore(store.paths, store.schemas), TinyProtocol(edited=True), experiment())
+    assert not now.clean
+    for words in ("is planned, and run.json does not give it", "is not planned, and run.json gives it"):
+        assert any(words in line for line in now.faults), now.faults
+
+
+def test_a_plan_in_another_order_is_found(store: RunStore) -> None:
+    path = store.paths.plan("4")
+    path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
+    assert any("another order" in line for line in verified(store).faults)
+
+
+def test_a_stage_that_the_job_does_not_have_is_found(store: RunStore) -> None:
+    store.paths.plan("16").write_bytes(store.paths.plan("8").read_bytes())
+    assert any("has no stage 16" in line for line in verified(store).faults)
+
+
+def test_units_that_a_retry_adds_are_no_fault_before_they_are_planned(tmp_path: Path) -> None:
+    trouble = DirectedExecutor(trouble=lambda lease: "crash" if lease.units[0].prompt_id in even else None)
+    even = {unit.prompt_id for unit in TinyProtocol().units(experiment(), "8", drive(tmp_path / "whole"))}
+    store = drive(tmp_path / "run", trouble)
+    failures = store.failures("4")
+    store.failure_log("4").append([{"unit": unit, "cleared": True} for unit in failures])
+    todo = [unit for unit in TinyProtocol().units(experiment(), "4", store) if unit.key in failures]
+    commit(store, "4", execute(None, todo))
+    assert len(TinyProtocol().units(experiment(), "8", store)) > len(store.planned("8"))
+    assert verified(store).clean
 
 
 def test_a_stage_that_contradicts_an_earlier_one_is_found(tmp_path: Path) -> None:
