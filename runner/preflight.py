@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import kernels
@@ -11,6 +12,7 @@ from runner.protocols import PROTOCOLS
 from schemas.catalog import Catalog, check_composition, load_catalog
 from schemas.errors import InvalidInput
 from schemas.job_file import JobFile
+from schemas.text_file import shown
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ def prepare(job_file: JobFile) -> Prepared:
 
     Raises InvalidInput with the first fault.
     """
+    instruction_set()
     job = job_file.job
     catalog = load_catalog(job_file.catalog)
     if job.composition is not None:
@@ -42,6 +45,15 @@ def prepare(job_file: JobFile) -> Prepared:
     protocol.preflight(job_file, checkpoint.config, tokens)
     experiment = Experiment(job, catalog.prompts, checkpoint.identity, tokenizer.identity)
     return Prepared(job_file, catalog, protocol, experiment)
+
+
+def instruction_set() -> str:
+    """The kernels that this machine runs. Raises InvalidInput when RUNNER_ISA names others."""
+    try:
+        return kernels.instruction_set()
+    except kernels.KernelError:
+        found, allowed = shown(os.environ.get("RUNNER_ISA")), "scalar, avx2 or avx512, as far as this CPU has them"
+        raise InvalidInput("environment", "RUNNER_ISA", found, allowed) from None
 
 
 def open_checkpoint(checkpoint: str) -> kernels.Checkpoint:

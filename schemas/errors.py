@@ -13,6 +13,11 @@ Anything else that escapes is a bug and shows its traceback (exit 1).
 from __future__ import annotations
 
 
+def visible(text: str) -> str:
+    """The text in one line that a terminal prints and does not obey: control and other unprintable characters are escaped."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
 class RunnerError(Exception):
     """Base of all expected errors. `str()` is one line; `as_dict()` is what `--json` prints."""
 
@@ -30,7 +35,7 @@ class InvalidInput(RunnerError):
     def __init__(self, file: str, key: str, found: str, allowed: str) -> None:
         self.file, self.key, self.found, self.allowed = file, key, found, allowed
         where = f"{file}: {key}" if key else file
-        super().__init__(f"{where}: found {found}, allowed: {allowed}")
+        super().__init__(visible(f"{where}: found {found}, allowed: {allowed}"))
 
     def __reduce__(self) -> tuple[type[InvalidInput], tuple[str, str, str, str]]:
         """Travels between processes: an exception is rebuilt from `args`, which hold the message only."""

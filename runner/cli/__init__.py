@@ -1,4 +1,4 @@
-"""The command line: one small module a command, and here what they share: the group, errors as one line, exit codes.
+"""The command line: one small module a command, and `main`, where the process begins.
 
 Exit codes: 0 done · 1 unexpected failure · 2 usage or invalid input · 3 finished with failed units · 4 conformance verdict
 "differs" · 5 run busy · 75 cluster unreachable · 130 interrupted.
@@ -6,92 +6,29 @@ Exit codes: 0 done · 1 unexpected failure · 2 usage or invalid input · 3 fini
 
 from __future__ import annotations
 
-import errno
 import json
+import os
+import signal
 import sys
-import traceback
 from collections.abc import Sequence
+from types import FrameType
 from typing import NoReturn
-
-import click
-
-from runner.cli.annotate import annotate
-from runner.cli.audit import audit
-from runner.cli.doctor import doctor
-from runner.cli.export import export
-from runner.cli.ls import ls
-from runner.cli.plan import plan
-from runner.cli.resume import resume
-from runner.cli.retry import retry
-from runner.cli.schema import schema
-from runner.cli.show import show
-from runner.cli.status import status
-from runner.cli.submit import submit
-from runner.cli.verify import verify
-from runner.interrupt import Interrupted
-from schemas.errors import RunnerError
-
-REFUSED_BY_THE_SYSTEM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO})
-"""What a disk may say in the middle of a run: no mistake of ours, so it gets a line and no traceback."""
-
-
-@click.group(
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-    epilog="Exit codes: 0 done, 1 unexpected failure, 2 usage or invalid input, 3 finished with failed units, "
-    "4 conformance verdict 'differs', 5 run busy, 75 cluster unreachable, 130 interrupted.",
-)
-@click.version_option(package_name="moe-conformance-runner", prog_name="runner")
-def cli() -> None:
-    """Run numerical-conformance experiments on a sparse mixture-of-experts decoder.
-
-    A job file says what to run: `runner submit jobs/breadth.yaml` carries it out on this machine and leaves a dataset in
-    runs/breadth. The same command, or `runner resume runs/breadth`, goes on where a run was stopped, whatever stopped it.
-    """
-
-
-for command in (submit, plan, status, ls, show, export, annotate, audit, verify, resume, retry, doctor, schema):
-    cli.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command and end the process with its exit code; an expected error is one line on stderr, or JSON on stdout."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
-    as_json = "--json" in arguments
-    try:
-        code = cli.main(arguments, prog_name="runner", standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
-    except RunnerError as error:
-        _end(error.as_dict(), as_json)
-    except click.ClickException as error:
-        if isinstance(error, click.UsageError) and not as_json:
-            error.show()
-            sys.exit(2)
-        _end({"error": "Usage", "message": error.format_message(), "exit_code": 2}, as_json)
-    except click.Abort as error:  # click's name for a KeyboardInterrupt, which stands behind it
-        message = str(error.__cause__ or "") or "stopped at once"
-        _end({"error": "Interrupted", "message": message, "exit_code": Interrupted.exit_code}, as_json)
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has seen enough, and nothing can be told any more
-        sys.exit(1)
-    except OSError as error:
-        if error.errno not in REFUSED_BY_THE_SYSTEM:
-            _bug(error, as_json)
-        where = f"{error.filename}: " if error.filename else ""
-        _end({"error": "Refused", "message": f"{where}{error.strerror}", "exit_code": 1}, as_json)
-    except Exception as error:
-        _bug(error, as_json)
+    before = signal.signal(signal.SIGINT, _stopped_while_importing)
+    # Here, because it takes a second, in which somebody may press Ctrl-C.
+    from runner.cli.command_line import end_with_command
+
+    signal.signal(signal.SIGINT, before)
+    end_with_command(list(sys.argv[1:] if arguments is None else arguments))
 
 
-def _bug(error: Exception, as_json: bool) -> NoReturn:
-    traceback.print_exception(error)
-    if as_json:
-        _end({"error": type(error).__name__, "message": str(error), "exit_code": 1}, as_json)
-    sys.exit(1)
-
-
-def _end(error: dict[str, object], as_json: bool) -> NoReturn:
-    if as_json:
-        click.echo(json.dumps(error, ensure_ascii=False))
+def _stopped_while_importing(number: int, frame: FrameType | None) -> NoReturn:
+    """Nothing was begun. Leaves at once: an extension that is half imported turns a KeyboardInterrupt into errors of its own."""
+    if "--json" in sys.argv:
+        os.write(1, json.dumps({"error": "Interrupted", "message": "stopped at once", "exit_code": 130}).encode() + b"\n")
     else:
-        click.echo(f"runner: {error['message']}", err=True)
-    sys.exit(int(str(error["exit_code"])))
+        os.write(2, b"runner: stopped at once\n")
+    os._exit(130)

@@ -12,7 +12,7 @@ import kernels
 from actors.tokenizer import CheckpointTokenizer
 from actors.worker import REPORTED_PACKAGES
 from runner.cli.options import json_option, print_json
-from runner.preflight import open_checkpoint
+from runner.preflight import instruction_set, open_checkpoint
 from schemas.errors import InvalidInput
 
 GEOMETRY = (
@@ -64,7 +64,7 @@ def _machine() -> dict[str, Any]:
     return {
         "host": platform.node(),
         "cpu features": dict(sorted(kernels.cpu_features().items())),
-        "instruction set": kernels.instruction_set(),
+        "instruction set": instruction_set(),
         "kernel build": kernels.BUILD_ID,
     }
 
