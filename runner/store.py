@@ -20,6 +20,7 @@ from runner.disk import Disk, is_temporary
 from runner.paths import RunPaths
 from runner.record_log import LogContent, RecordLog
 from schemas.errors import InvalidInput
+from schemas.text_file import shown
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,15 @@ class Failure:
     error: str
     detail: str
     strikes: int
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Failure:
+        """Raises TypeError for fields that are missing, unknown or of another type."""
+        failure = cls(**record)
+        texts = (failure.unit, failure.prompt_id, failure.kind, failure.error, failure.detail)
+        if not all(isinstance(text, str) for text in texts) or not isinstance(failure.strikes, int):
+            raise TypeError("a field of another type")
+        return failure
 
     def told(self, stage: str) -> str:
         """What a message says of it; a failure does not know its stage."""
@@ -124,14 +134,18 @@ class RunStore:
 
     def failures(self, stage: str) -> dict[str, Failure]:
         """Unit key -> failure, for units that are set aside now: not cleared since, and not committed after all by a worker that
-        was given up and still answered.
+        was given up and still answered. Raises InvalidInput for a line that is no failure.
         """
         failures: dict[str, Failure] = {}
-        for record in self.failure_log(stage).read().records:
-            if record.get("cleared"):
-                failures.pop(record["unit"], None)
-            else:
-                failures[record["unit"]] = Failure(**record)
+        for number, record in enumerate(self.failure_log(stage).read().records, start=1):
+            try:
+                if record.get("cleared"):
+                    failures.pop(record["unit"], None)
+                else:
+                    failures[record["unit"]] = Failure.from_record(record)
+            except (KeyError, TypeError) as error:
+                log, found = str(self.paths.failure_log(stage)), f"no failure ({error})"
+                raise InvalidInput(log, f"line {number}", found, "a unit that was set aside, or cleared") from None
         return {unit: failure for unit, failure in failures.items() if unit not in self.commits(stage)}
 
     def table(self, stage: str, table: str) -> pa.Table:
@@ -184,11 +198,21 @@ class RunStore:
         return orphans
 
     def finished(self) -> dict[str, Any] | None:
-        """What was written when the run had ended with everything done, or None. A finished run never changes again."""
+        """What was written when the run had ended with everything done, or None. A finished run never changes again.
+
+        Raises InvalidInput for a file that is not what was written.
+        """
+        path = self.paths.finished
+        allowed = "what runner wrote when the run was finished"
         try:
-            content = json.loads(self.paths.finished.read_bytes())
+            content = json.loads(path.read_bytes())
         except FileNotFoundError:
             return None
+        except (ValueError, RecursionError) as error:
+            raise InvalidInput(str(path), "", f"no JSON ({error})", allowed) from None
+        digest = content.get("dataset_digest") if isinstance(content, dict) else None
+        if not isinstance(digest, str):
+            raise InvalidInput(str(path), "dataset_digest", shown(digest), allowed)
         return dict(content)
 
     def dataset_digest(self) -> str:

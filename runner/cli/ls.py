@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,19 +35,25 @@ def ls(directory: Path, as_json: bool) -> None:
 
 
 def _runs(directory: Path) -> Iterator[dict[str, Any]]:
-    for record in sorted(directory.glob("*/run.json")):
-        root = record.parent
-        try:
-            run = open_run(root)
-            verdict = run.verdict()
-        except InvalidInput as error:
-            yield {"run": root.name, "protocol": "", "state": f"unreadable: {error}", "done": "", "set_aside": "", "started": ""}
+    for root in sorted(entry for entry in directory.iterdir() if entry.is_dir()):
+        # A directory that may not be looked into may well hold a run; of all others it is plain whether they do.
+        if os.access(root, os.X_OK) and not (root / "run.json").exists():
             continue
-        yield {
-            "run": root.name,
-            "protocol": run.protocol.name,
-            "state": "running" if holder(run.paths.claim) else verdict.state,
-            "done": sum(stage.done for stage in verdict.stages),
-            "set_aside": sum(stage.failed for stage in verdict.stages),
-            "started": run.record.created,
-        }
+        try:
+            yield _run(root)
+        except (InvalidInput, OSError) as error:
+            state = f"unreadable: {error}"
+            yield {"run": root.name, "protocol": "", "state": state, "done": "", "set_aside": "", "started": ""}
+
+
+def _run(root: Path) -> dict[str, Any]:
+    run = open_run(root)
+    verdict = run.verdict()
+    return {
+        "run": root.name,
+        "protocol": run.protocol.name,
+        "state": "running" if holder(run.paths.claim) else verdict.state,
+        "done": sum(stage.done for stage in verdict.stages),
+        "set_aside": sum(stage.failed for stage in verdict.stages),
+        "started": run.record.created,
+    }

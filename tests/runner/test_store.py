@@ -67,6 +67,34 @@ def test_a_log_that_names_a_unit_twice_is_refused(store: RunStore) -> None:
         open_reader(store).commits("4")
 
 
+@pytest.mark.parametrize("record", [{}, {"unit": "u"}, {"unit": "u", "files": 1}, {"unit": "u", "files": [None]}])
+def test_a_line_that_is_no_commit_is_named(store: RunStore, record: dict[str, object]) -> None:
+    store.commit_log("4").append([record])
+    lines = len(store.commit_log("4").read().records)
+    with pytest.raises(InvalidInput, match=rf"4\.log: line {lines}: found no commit"):
+        open_reader(store).commits("4")
+
+
+FAILURE = {"unit": "u", "prompt_id": "p0", "kind": "error", "error": "an error", "detail": "", "strikes": 3}
+
+
+@pytest.mark.parametrize("record", [{}, {"cleared": True}, {"unit": "u"}, FAILURE | {"more": 1}, FAILURE | {"strikes": "3"}])
+def test_a_line_that_is_no_failure_is_named(store: RunStore, record: dict[str, object]) -> None:
+    log = store.failure_log("4")
+    log.create()
+    log.append([FAILURE, record])
+    with pytest.raises(InvalidInput, match=r"4\.log: line 2: found no failure"):
+        store.failures("4")
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "{}", '{"dataset_digest": 1}', "\xff"])
+def test_a_mark_of_finishing_that_is_damaged_is_named(store: RunStore, content: str) -> None:
+    store.paths.finished.unlink(missing_ok=True)
+    store.paths.finished.write_bytes(content.encode("latin-1"))
+    with pytest.raises(InvalidInput, match=r"finished\.json: .*allowed: what runner wrote"):
+        store.finished()
+
+
 def test_a_log_cannot_lead_a_reader_out_of_the_run(store: RunStore) -> None:
     log = store.commit_log("4")
     record = dict(log.read().records[0])

@@ -217,6 +217,61 @@ def test_a_record_that_is_damaged_is_named(run: Command, submitted: Path, field:
         assert f"run.json: {said}" in ended.err
 
 
+@pytest.mark.parametrize("content", ["", "[1]", "{}"])
+def test_a_mark_of_finishing_that_is_damaged_is_named(run: Command, submitted: Path, content: str) -> None:
+    (submitted / "finished.json").unlink()
+    (submitted / "finished.json").write_text(content)
+    for command in ("status", "show", "resume", "export"):
+        ended = run(command, submitted)
+        assert ended.code == 2
+        assert ended.err.count("\n") == 1, ended.err
+        assert "finished.json: " in ended.err
+    ended = run("verify", submitted)  # which goes on to the end, and counts it as a fault
+    assert ended.code == 4
+    assert "finished.json: " in ended.out
+
+
+def test_the_list_of_runs_goes_on_after_one_that_cannot_be_read(
+    run: Command, submitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(submitted, "runs/damaged")
+    Path("runs/damaged/finished.json").unlink()
+    Path("runs/damaged/finished.json").write_text("[1]")
+    shutil.copytree(submitted, "runs/foreign")
+    Path("runs/letter.txt").write_text("mine")
+    Path("runs/empty").mkdir()
+
+    def read(path: Path) -> bytes:
+        if path == Path("runs/foreign/finished.json"):  # the superuser, who may run the tests, may read everything
+            raise PermissionError(13, "Permission denied", str(path))
+        return path.open("rb").read()
+
+    monkeypatch.setattr(Path, "read_bytes", read)
+    found = {one["run"]: one["state"].split(":")[0] for one in run("ls", "runs", "--json").json}
+    assert found == {"damaged": "unreadable", "foreign": "unreadable", "small": "finished"}
+    assert run("ls", "runs").out.count("unreadable: ") == 2
+
+
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [("prompts.tsv/deeper", "not a directory"), ("n" * 300, "file name too long"), ("circle/support", "circle: found file exists")],
+)
+def test_tables_cannot_be_written_where_no_folder_can_be(run: Command, submitted: Path, out: str, said: str) -> None:
+    a_circle()
+    ended = run("export", submitted, "--out", out)
+    assert ended.code == 2
+    assert ended.err.count("\n") == 1, ended.err
+    assert said in ended.err
+
+
+def test_a_terminal_is_not_made_to_obey_a_path(run: Command) -> None:
+    path = "\x1b[31mred\r\n\u202e"
+    ended = run("status", path)
+    assert ended.code == 2
+    assert ended.err.startswith(r"runner: \x1b[31mred\r\n\u202e/run.json: found no such file, ")
+    assert run("status", path, "--json").json["file"] == f"{path}/run.json"
+
+
 def test_a_directory_that_holds_something_else_is_left_alone(run: Command) -> None:
     Path("home").mkdir()
     Path("home/letter.txt").write_text("mine")
