@@ -254,7 +254,11 @@ def test_the_list_of_runs_goes_on_after_one_that_cannot_be_read(
 
 @pytest.mark.parametrize(
     ("out", "said"),
-    [("prompts.tsv/deeper", "not a directory"), ("n" * 300, "file name too long"), ("circle/support", "circle: found file exists")],
+    [
+        ("prompts.tsv/deeper", "not a directory"),
+        ("n" * 300, "file name too long"),
+        ("circle/support", "circle: found file exists"),
+    ],
 )
 def test_tables_cannot_be_written_where_no_folder_can_be(run: Command, submitted: Path, out: str, said: str) -> None:
     a_circle()
