@@ -46,7 +46,11 @@ class Commit:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Commit:
+        """Raises KeyError or TypeError for fields that are missing or of another type."""
         files = [CommittedFile(f["table"], f["sha256"], f["bytes"], f["rows"]) for f in record["files"]]
+        for file in files:
+            if not isinstance(file.sha256, str) or not isinstance(file.bytes, int) or not isinstance(file.rows, int):
+                raise TypeError("a field of another type")
         return cls(record["unit"], {file.table: file for file in files})
 
 
@@ -160,6 +164,9 @@ class RunStore:
     def read(self, stage: str, commit: Commit, table: str) -> pa.Table:
         """One unit's rows of a table; content is checked against the commit line first."""
         path = self.paths.data(table, stage, commit.unit)
+        if table not in commit.files:
+            found = f"no file of table {table} for unit {commit.unit}"
+            raise InvalidInput(str(self.paths.commit_log(stage)), "", found, "a file for each table")
         fault = file_fault(path, commit.files[table])
         if fault:
             raise InvalidInput(str(path), "", fault, "the file that the commit log names")

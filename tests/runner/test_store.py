@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tiny_run import TOKENS, DirectedExecutor, drive, experiment, open_store
 
-from runner.store import RunStore
+from runner.store import Commit, RunStore
 from schemas.errors import InvalidInput
 
 
@@ -67,12 +67,24 @@ def test_a_log_that_names_a_unit_twice_is_refused(store: RunStore) -> None:
         open_reader(store).commits("4")
 
 
-@pytest.mark.parametrize("record", [{}, {"unit": "u"}, {"unit": "u", "files": 1}, {"unit": "u", "files": [None]}])
+FILE = {"table": "tokens", "sha256": "0", "bytes": 1, "rows": 1}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [{}, *({"unit": "u"} | more for more in ({}, {"files": 1}, {"files": [None]}, {"files": [FILE | {"bytes": "1"}]}))],
+)
 def test_a_line_that_is_no_commit_is_named(store: RunStore, record: dict[str, object]) -> None:
     store.commit_log("4").append([record])
     lines = len(store.commit_log("4").read().records)
     with pytest.raises(InvalidInput, match=rf"4\.log: line {lines}: found no commit"):
         open_reader(store).commits("4")
+
+
+def test_a_commit_without_a_table_is_named(store: RunStore) -> None:
+    commit = next(iter(store.commits("4").values()))
+    with pytest.raises(InvalidInput, match=r"4\.log: found no file of table tokens"):
+        store.read("4", Commit(commit.unit, {}), "tokens")
 
 
 FAILURE = {"unit": "u", "prompt_id": "p0", "kind": "error", "error": "an error", "detail": "", "strikes": 3}
