@@ -14,7 +14,7 @@ from runner.cli.options import json_option, print_json
 from runner.protocol import ReportTable
 from runner.report import console, rich_table
 from runner.run import open_run
-from schemas.errors import InvalidInput
+from schemas.errors import RunnerError
 
 
 @click.command()
@@ -41,7 +41,7 @@ def _runs(directory: Path) -> Iterator[dict[str, Any]]:
             continue
         try:
             yield _run(root)
-        except (InvalidInput, OSError) as error:
+        except (RunnerError, OSError) as error:
             state = f"unreadable: {error}"
             yield {"run": root.name, "protocol": "", "state": state, "done": "", "set_aside": "", "started": ""}
 

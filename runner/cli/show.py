@@ -15,6 +15,7 @@ from runner.cli.options import json_option, print_json, run_argument
 from runner.protocol import ReportTable
 from runner.report import VISIBLE, console, print_report, rich_table
 from runner.run import Run, open_run
+from runner.verdict import require_marked
 from schemas.errors import InvalidInput
 
 COMPARED = ("native_text", "branch_text", "native_token_ids", "branch_token_ids")
@@ -34,6 +35,7 @@ def show(run: Path, prompt_id: str | None, as_json: bool) -> None:
     without it, the report.
     """
     opened = open_run(run)
+    require_marked(opened.store, opened.stages())
     rows = _rows(opened)
     if prompt_id is not None:
         rows = [row for row in rows if row["prompt_id"] == prompt_id]

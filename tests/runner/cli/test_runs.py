@@ -256,6 +256,21 @@ def test_show_names_a_prompt_it_does_not_know(run: Command, submitted: Path) -> 
     assert "prompt_id: found fr-1" in ended.err
 
 
+def test_a_finished_run_that_lost_a_commit_is_shown_by_no_command(run: Command, submitted: Path) -> None:
+    """A finished run is held to its mark; ls says so in its row and goes on."""
+    [log, *_] = sorted((submitted / "commits").glob("*.log"))
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.chmod(0o600)
+    log.write_bytes(b"".join(lines[:-1]))
+    for command in (("show", str(submitted)), ("show", str(submitted), "--json"), ("status", str(submitted))):
+        done = run(*command)
+        assert done.code == 4, command
+        assert "runner verify" in done.err, command
+    listed = run("ls", str(submitted.parent))
+    assert listed.code == 0
+    assert "unreadable" in listed.out
+
+
 def test_show_lists_every_prompt(run: Command, submitted: Path) -> None:
     out = run("show", submitted).out
     for prompt in ("en-1", "zh-1", "en-2"):
