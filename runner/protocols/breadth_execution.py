@@ -16,7 +16,7 @@ import kernels
 from actors.executor import Session
 from runner.protocols.common import encode, require_planned
 from runner.protocols.fork import FORK_CAPTURES, Classes, Fork, same_bits
-from runner.protocols.trajectory import STEP_CAPTURES, Trajectory, advance, prefill
+from runner.protocols.trajectory import STEP_CAPTURES, Trajectory, advance, differing_routes, first_difference, prefill
 from schemas.digest import floats_sha256, routes_sha256, tokens_sha256
 from schemas.errors import ConformanceFinding
 from schemas.tables import BREADTH_CLASSES, BREADTH_UNITS
@@ -143,7 +143,7 @@ def _behaviour_columns(session: Session, case: _Case) -> dict[str, Any]:
     """What an observer of tokens and text sees."""
     native, branch = case.native, case.branch
     texts = [session.tokenizer.decode(one.tokens) for one in (native, branch)]
-    differing = [ordinal for ordinal, (a, b) in enumerate(zip(native.tokens, branch.tokens, strict=True), start=1) if a != b]
+    first = first_difference(native.tokens, branch.tokens)
     return {
         "native_token_ids": native.tokens,
         "branch_token_ids": branch.tokens,
@@ -151,8 +151,8 @@ def _behaviour_columns(session: Session, case: _Case) -> dict[str, Any]:
         "branch_token_sha256": tokens_sha256(branch.tokens),
         "native_text": texts[0],
         "branch_text": texts[1],
-        "separated": bool(differing),
-        "first_difference": differing[0] if differing else None,
+        "separated": first is not None,
+        "first_difference": first,
         "text_differs": texts[0] != texts[1],
         "native_logit_margins": native.logit_margins,
         "branch_logit_margins": branch.logit_margins,
@@ -162,7 +162,7 @@ def _behaviour_columns(session: Session, case: _Case) -> dict[str, Any]:
 def _inner_columns(case: _Case) -> dict[str, Any]:
     """Routes of all decode steps and the persistent state after the last of them."""
     native, branch = np.stack(case.native.routes), np.stack(case.branch.routes)  # [steps, layers, k]
-    differing = np.any(np.sort(native, axis=-1) != np.sort(branch, axis=-1), axis=-1)
+    differing = differing_routes(native, branch)
     first = np.argwhere(differing)[:1].tolist()  # steps first, then layers: the order in which they are executed
     return {
         "routes_compared": differing.size,

@@ -17,7 +17,7 @@ from actors.executor import Session
 from runner.protocols.common import encode, require_planned
 from runner.protocols.endpoint import Probe
 from runner.protocols.fork import same_bits
-from runner.protocols.trajectory import STEP_CAPTURES, Trajectory, advance, first_difference, prefill
+from runner.protocols.trajectory import STEP_CAPTURES, Trajectory, advance, finish, first_difference, prefill
 from schemas.digest import floats_sha256, tokens_sha256
 from schemas.errors import ConformanceFinding
 from schemas.tables.event_direction import EVENT_DIRECTION_CLASSES, EVENT_DIRECTION_FORKS, EVENT_DIRECTION_REPLAYS
@@ -69,7 +69,7 @@ def _trace(session: Session, unit: Unit) -> tuple[Probe, Trajectory]:
     prompt = encode(session, unit, _horizon(unit))
     probe = Probe.at(session.decoder, prompt, _layer(unit), f"{unit.prompt_id}, layer {_layer(unit)}, position {len(prompt)}")
     native = probe.before.fork()
-    _finish(session.decoder, [native], _horizon(unit))
+    finish(session.decoder, [native], _horizon(unit))
     return probe, native
 
 
@@ -85,7 +85,7 @@ def _continue(session: Session, unit: Unit, probe: Probe, native: Trajectory) ->
                 raise ConformanceFinding(
                     f"{unit.prompt_id}: injecting class {one} gives another post-mHC state than enumerating it"
                 )
-        _finish(session.decoder, branches, _horizon(unit))
+        finish(session.decoder, branches, _horizon(unit))
         rows += [
             {
                 "prompt_id": unit.prompt_id,
@@ -127,7 +127,7 @@ def _replay(session: Session, units: Sequence[Unit]) -> list[dict[str, Any]]:
     classes = kernels.structural_classes(session.checkpoint.config.num_experts_per_tok)
     orders = [classes[int(unit.meaning["structural_class"])][0] for unit in units]
     states = _inject(session.decoder, branches, _layer(units[0]), orders)
-    _finish(session.decoder, branches, _horizon(units[0]))
+    finish(session.decoder, branches, _horizon(units[0]))
     named = ("prompt_sha256", "checkpoint_identity", "tokenizer_identity", "numerics", "structural_class", "run")
     return [
         {name: unit.meaning[name] for name in named}
@@ -153,11 +153,6 @@ def _inject(decoder: kernels.Decoder, branches: Sequence[Trajectory], layer: int
     ]
     results = advance(decoder, branches, interventions)
     return [np.asarray(result.captures["post_mhc"][0, layer], dtype=np.float32) for result in results]
-
-
-def _finish(decoder: kernels.Decoder, trajectories: Sequence[Trajectory], horizon: int) -> None:
-    while going := [one for one in trajectories if len(one.tokens) < horizon]:
-        advance(decoder, going)
 
 
 def _said(session: Session, trajectory: Trajectory) -> dict[str, Any]:

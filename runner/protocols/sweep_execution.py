@@ -17,7 +17,7 @@ import kernels
 from actors.executor import Session
 from runner.protocols.common import encode, require_planned
 from runner.protocols.fork import F32, FORK_CAPTURES, Fork, linf, same_bits
-from runner.protocols.trajectory import STEP_CAPTURES, Trajectory, advance, differing_routes, first_difference, prefill
+from runner.protocols.trajectory import STEP_CAPTURES, Trajectory, advance, differing_routes, finish, first_difference, prefill
 from schemas.digest import floats_sha256, routes_sha256, tokens_sha256
 from schemas.errors import ConformanceFinding
 from schemas.tables.sweep import SWEEP_FORKS, SWEEP_ORDERS
@@ -75,7 +75,7 @@ def _trace(session: Session, unit: Unit) -> _Trunk:
     [result] = advance(session.decoder, [native], [kernels.Intervention(capture=(*STEP_CAPTURES, *FORK_CAPTURES))])
     fork = Fork.of(result, layer)
     fork.require_native(_where(unit, before))
-    _finish(session.decoder, [native], horizon)
+    finish(session.decoder, [native], horizon)
     return _Trunk(before, native, fork, float(native.router_margins[0][layer]))
 
 
@@ -104,7 +104,7 @@ def _continue(session: Session, unit: Unit, trunk: _Trunk, frozen: _Frozen) -> t
             fresh.setdefault(stream.tobytes(), place)
     branches = [trunk.before.fork() for _ in fresh]
     _inject(session.decoder, unit, branches, [(frozen.orders[place], frozen.streams[place]) for place in fresh.values()])
-    _finish(session.decoder, branches, _horizon(unit))
+    finish(session.decoder, branches, _horizon(unit))
     continued |= dict(zip(fresh, branches, strict=True))
     return {state: _future(session, branch, trunk.native) for state, branch in continued.items()}, len(fresh)
 
@@ -137,11 +137,6 @@ def _inject(decoder: kernels.Decoder, unit: Unit, branches: Sequence[Trajectory]
             raise ConformanceFinding(
                 f"{where}: injecting {scheme} order {order} gives another post-mHC state than enumerating it"
             )
-
-
-def _finish(decoder: kernels.Decoder, trajectories: Sequence[Trajectory], horizon: int) -> None:
-    while going := [one for one in trajectories if len(one.tokens) < horizon]:
-        advance(decoder, going)
 
 
 def _frozen_columns(unit: Unit, trunk: _Trunk, frozen: _Frozen) -> Iterator[dict[str, Any]]:

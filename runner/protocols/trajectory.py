@@ -98,6 +98,12 @@ def advance(
     return results
 
 
+def finish(decoder: kernels.Decoder, trajectories: Sequence[Trajectory], horizon: int) -> None:
+    """Decode natively, all that are short of it together, until each has `horizon` generated tokens."""
+    while going := [one for one in trajectories if len(one.tokens) < horizon]:
+        advance(decoder, going)
+
+
 def differing_routes(a: npt.NDArray[np.int32], b: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
     """Bool [positions, layers]: where the sets of experts of two route arrays [positions, layers, k] differ."""
     differing: npt.NDArray[np.bool_] = np.any(np.sort(a, axis=-1) != np.sort(b, axis=-1), axis=-1)
