@@ -16,14 +16,17 @@ import signal
 import socket
 import stat
 import tempfile
+import threading
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import ray
 import ray._private.worker
 
+from actors.watchdog import Watchdog
 from schemas.errors import ClusterUnreachable, InvalidInput
 
 OBJECT_STORE_BYTES = 256 << 20
@@ -40,13 +43,25 @@ _AUTH_MODE = "RAY_AUTH_MODE"
 _TOKEN = secrets.token_hex(32)  # one a process: Ray reads it once and keeps it
 
 
+@dataclass(frozen=True)
+class Host:
+    """A node of a cluster that is alive. cpus: what it hands out, of whatever its machine has."""
+
+    node: str
+    address: str
+    cpus: int
+
+
 class Cluster:
     """A cluster this process is connected to. `close` gives it back; an embedded one is gone then, processes and files."""
 
-    def __init__(self, directory: Path | None, lock: IO[str] | None, environment: dict[str, str | None]) -> None:
+    def __init__(
+        self, directory: Path | None, lock: IO[str] | None, environment: dict[str, str | None], watchdog: Watchdog | None = None
+    ) -> None:
         self._directory = directory
         self._lock = lock
         self._environment = environment
+        self._watchdog = watchdog
 
     @classmethod
     def embed(cls, cpus: int) -> Cluster:
@@ -63,22 +78,24 @@ class Cluster:
         token.touch(mode=0o600)
         token.write_text(_TOKEN)
         changes = {"RAY_TMPDIR": str(directory), "RAY_AUTH_TOKEN_PATH": str(token), "RAY_USAGE_STATS_ENABLED": "0"}
-        cluster = cls(directory, lock, {name: os.environ.get(name) for name in (*changes, _AUTH_MODE)})
+        # A token in the environment would come before the one in the file, and every worker would have it there to show.
+        unset = (_AUTH_MODE, "RAY_AUTH_TOKEN")
+        cluster = cls(directory, lock, {name: os.environ.get(name) for name in (*changes, *unset)})
         os.environ.update(changes)
-        # Where this is unset, a local start turns tokens on; setting it does nothing after `import ray`, which has read it.
-        os.environ.pop(_AUTH_MODE, None)
+        for name in unset:  # where the mode is unset, a local start turns tokens on; setting it does nothing after `import ray`
+            os.environ.pop(name, None)
         try:
-            ray.init(
+            _init(
                 address="local",  # otherwise it looks for other clusters
                 include_dashboard=False,
-                log_to_driver=False,
-                configure_logging=False,
                 num_cpus=cpus,
                 object_store_memory=OBJECT_STORE_BYTES,
             )
         except Exception as error:
             cluster.close()
             raise ClusterUnreachable(f"embedded Ray did not start: {_first_line(error)}") from error
+        servers = {pid: name for pid in _descendants(os.getpid()) if (name := _program(pid)) in ("raylet", "gcs_server")}
+        cluster._watchdog = Watchdog(servers, head=None)
         return cluster
 
     @classmethod
@@ -89,29 +106,42 @@ class Cluster:
         """
         target = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
         if target != "auto":
-            _require_listener(target)
+            require_listener(target)
         _quieten()
         try:
-            ray.init(address=address, log_to_driver=False, configure_logging=False)
+            _init(address=address)
         except Exception as error:
             ray.shutdown()
             raise ClusterUnreachable(f"no Ray cluster at {address!r}: {_first_line(error)}") from error
-        return cls(None, None, {})
+        node: Any = ray._private.worker._global_node
+        raylets = dict.fromkeys(_serving(node.raylet_socket_name), "raylet on this host")
+        return cls(None, None, {}, Watchdog(raylets, head=ray.get_runtime_context().gcs_address))
+
+    def require(self) -> None:
+        """Raises ClusterUnreachable once the cluster is gone: calls to it would wait for ever."""
+        if self._watchdog is not None:
+            self._watchdog.require()
 
     def cpus(self) -> int:
         """CPUs of the nodes that are alive."""
-        return sum(int(node["Resources"].get("CPU", 0)) for node in self._alive())
+        return sum(host.cpus for host in self.hosts())
 
     def alive_nodes(self) -> set[str]:
         """IDs of the nodes that are alive."""
-        return {node["NodeID"] for node in self._alive()}
+        return {host.node for host in self.hosts()}
 
-    def _alive(self) -> list[dict[str, Any]]:
-        return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+    def hosts(self) -> list[Host]:
+        """The nodes that are alive, by address."""
+        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+        alive = [node for node in nodes if node["Alive"]]
+        hosts = [Host(node["NodeID"], node["NodeManagerAddress"], int(node["Resources"].get("CPU", 0))) for node in alive]
+        return sorted(hosts, key=lambda host: (host.address, host.node))
 
     def close(self) -> None:
         """Disconnect; end an embedded cluster, wait until its processes are gone, and remove its directory. Idempotent."""
         children = _descendants(os.getpid()) if self._directory is not None else {}
+        if self._watchdog is not None and not self._watchdog.lost:
+            self._watchdog.stop()  # before its servers end as they should; it guards the end of a lost cluster only
         ray.shutdown()
         deadline = time.monotonic() + EXIT_SECONDS
         while left := [pid for pid, start in children.items() if _start_time(pid) == start]:
@@ -119,6 +149,9 @@ class Cluster:
                 _kill(left)
                 break
             time.sleep(0.02)
+        if self._watchdog is not None:
+            self._watchdog.stop()
+            self._watchdog = None
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
@@ -143,7 +176,17 @@ def available_cpus() -> int:
     return count if quota == "max" else max(1, min(count, int(quota) // int(period)))
 
 
-def _require_listener(address: str) -> None:
+def _init(**options: Any) -> None:
+    """ray.init without its output, and without its handler of SIGTERM, which ends the process where it stands."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(log_to_driver=False, configure_logging=False, **options)
+    finally:
+        if callable(before) and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
+
+
+def require_listener(address: str) -> None:
     """Raise ClusterUnreachable unless something listens at HOST:PORT; Ray itself takes a quarter of an hour to say so."""
     host, colon, port = address.rpartition(":")
     if not (host and colon and port.isdecimal()) or "/" in host:
@@ -238,6 +281,27 @@ def _stat(pid: int) -> list[str] | None:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
+
+
+def _program(pid: int) -> str:
+    """Name of the program that a process runs; "" when it is gone."""
+    return Path(_arguments(pid)[0]).name
+
+
+def _serving(socket_name: str) -> list[int]:
+    """Raylets of this host that serve a node's socket: one, or none where they run in another container."""
+    return [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdecimal() and f"--raylet_socket_name={socket_name}" in _arguments(int(entry.name))
+    ]
+
+
+def _arguments(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
+    except OSError:
+        return [""]
 
 
 def _first_line(error: BaseException) -> str:

@@ -176,6 +176,8 @@ class RayPool:
 
     def _collect(self, timeout: float) -> None:
         """Take in every answer that is there, waiting for the first until `timeout`, a deadline or the end of patience."""
+        if self._cluster is not None:
+            self._cluster.require()
         calls = {slot.call: slot for slot in self._slots if slot.call is not None}
         now = time.monotonic()
         ends = [now + timeout, *(slot.deadline for slot in calls.values())]
