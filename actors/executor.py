@@ -124,8 +124,8 @@ class Executor(Protocol):
     def workers(self) -> Sequence[WorkerReport]:
         """Reports of the workers that are alive."""
 
-    def submit(self, lease: Lease) -> None:
-        """Hand a lease to an idle worker. Precondition: slots() > 0."""
+    def submit(self, lease: Lease) -> str:
+        """Hand a lease to an idle worker; returns its name. Precondition: slots() > 0."""
 
     def wait(self, timeout: float) -> list[Event]:
         """Events since the last call, waiting up to `timeout` seconds for the first."""

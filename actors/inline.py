@@ -16,24 +16,27 @@ class InlineExecutor:
         self._spec = spec
         self._execute = execute
         self._worker: Worker | None = None
+        self._reports: list[WorkerReport] = []
         self._lease: Lease | None = None
         self._events: list[Event] = []
 
     def start(self) -> None:
         if self._worker is None:
             self._worker = Worker(self._spec, "inline")
-            self._events.append(Joined(self._worker.report()))
+            self._reports = [self._worker.report()]
+            self._events.append(Joined(self._reports[0]))
 
     def slots(self) -> int:
         return int(self._worker is not None and self._lease is None)
 
     def workers(self) -> Sequence[WorkerReport]:
-        return [] if self._worker is None else [self._worker.report()]
+        return self._reports
 
-    def submit(self, lease: Lease) -> None:
-        if not self.slots():
+    def submit(self, lease: Lease) -> str:
+        if self._worker is None or self._lease is not None:
             raise RuntimeError("submit without an idle worker")
         self._lease = lease
+        return self._worker.name
 
     def wait(self, timeout: float) -> list[Event]:
         events, self._events = self._events, []
@@ -44,3 +47,4 @@ class InlineExecutor:
 
     def close(self, *, kill: bool = False) -> None:
         self._worker = self._lease = None
+        self._reports = []

@@ -121,12 +121,13 @@ class RayPool:
     def workers(self) -> Sequence[WorkerReport]:
         return [slot.report for slot in self._slots if slot.report is not None]
 
-    def submit(self, lease: Lease) -> None:
+    def submit(self, lease: Lease) -> str:
         slot = next((slot for slot in self._slots if slot.state is _State.IDLE), None)
         if slot is None:
             raise RuntimeError("submit without an idle worker")
         slot.lease, slot.state = lease, _State.CHECKING
         slot.call = slot.actor.alive.remote()
+        return slot.name
 
     def wait(self, timeout: float) -> list[Event]:
         """Also raises ClusterUnreachable, once all events are delivered, when no worker is left and none can be started."""

@@ -1,4 +1,4 @@
-"""The loop of a run: stages in order; in each, plan, lease, commit as results arrive, retry. It alone decides what runs again.
+"""The loop of a run: stages in order; each is planned, worked off and checked. It alone decides what runs again.
 
 What the driver knows is in the store; killing it at any moment loses at most the leases in flight, and the next
 driver goes on from there.
@@ -6,39 +6,31 @@ driver goes on from there.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import NoReturn
+from collections.abc import Callable, Collection
 
-from actors.executor import Done, Event, Executor, Failed, Joined, Left, WorkerReport
+from actors.executor import Executor, WorkerReport
 from actors.fleet import require_recorded
-from runner.commit import commit
-from runner.events import EventsLog
-from runner.finding import Finding, keep_finding
-from runner.interrupt import Interrupt, Interrupted
-from runner.leases import LeaseQueue
+from runner.finding import Finding
+from runner.interrupt import Interrupt
+from runner.journal import Journal
 from runner.plan import plan_stage, write_plan
-from runner.progress import Progress
 from runner.protocol import Experiment, ExperimentProtocol
-from runner.store import Failure, RunStore
-from schemas.errors import ClusterUnreachable, ConformanceFinding, UnitsFailed
-from schemas.unit import Lease, Unit
+from runner.retry_request import RetryRequest
+from runner.stage_work import StageWork, kept
+from runner.store import RunStore
+from schemas.errors import UnitsFailed
 
-STRIKES = 3
-"""A unit is set aside when this many leases with it crashed, overran, ran out of memory or raised; the last had it alone."""
-
-INFRASTRUCTURE_BUDGET = 20
-"""Losses of hosts or network in a row, without a result between them, before the run gives up."""
-
-_WAIT_SECONDS = 0.2
+REQUEST_SECONDS = 1.0
+"""Between two looks for a request to try units again."""
 
 
 class Driver:
     """Drives the run of `store` to its end. Precondition: the caller holds the run's claim, and the store was recovered under it.
 
     build_id: the kernels that the run was started with; a worker with others gets no result committed. The executor is started
-    when the first unit needs it and closed on the way out, whatever that is.
+    when the first unit needs it and closed on the way out, whatever that is. clock: seconds, never going back.
     """
 
     def __init__(
@@ -49,19 +41,23 @@ class Driver:
         executor: Executor,
         *,
         build_id: str,
-        events: EventsLog,
-        progress: Progress,
+        journal: Journal,
         interrupt: Interrupt,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._protocol = protocol
         self._experiment = experiment
         self._executor = executor
         self._build_id = build_id
-        self._events = events
-        self._progress = progress
+        self._journal = journal
         self._interrupt = interrupt
+        self._clock = clock
+        self._stages = protocol.stages(experiment.job)
+        self._request = RetryRequest(store)
+        self._next_look = 0.0
         self._started = False
+        self._behind = False  # units of a stage that was worked off are to be tried again
         self._next_lease = 0
 
     def run(self) -> None:
@@ -71,14 +67,29 @@ class Driver:
         protocol fails), which is on disk by then; UnitsFailed before a stage that cannot be planned without units that were set
         aside; InvalidInput for a worker that has not what the run was started with; ClusterUnreachable, Interrupted.
         """
+        self._journal.started()
         ended = False
         try:
-            for stage in self._protocol.stages(self._experiment.job):
-                self._run_stage(stage)
-                self._check(stage)
+            while not self._all_stages():
+                pass
             ended = True
         finally:
             self._executor.close(kill=not ended)
+
+    def _all_stages(self) -> bool:
+        """Every stage in turn; False when units of one that was worked off are to be tried again: all have to be planned anew.
+
+        A request is looked for before a stage is planned and never between planning and the end of it, but for its own units.
+        """
+        self._take_request("")
+        self._behind = False
+        for stage in self._stages:
+            self._run_stage(stage)
+            self._check(stage)
+            self._take_request("")
+            if self._behind:
+                return False
+        return True
 
     def _run_stage(self, stage: str) -> None:
         self._require_complete(stage)
@@ -87,15 +98,27 @@ class Driver:
         write_plan(self._store, stage, planned)
         self._store.commit_log(stage).create()
         self._store.failure_log(stage).create()
-        reasons = Counter(unit.reason for unit in planned)
-        self._events.write("planned", stage=stage, units=len(planned), reasons=dict(reasons))
-        self._progress.stage(stage, total=len(planned), done=reasons["done"], failed=reasons["failed"])
+        self._journal.planned(stage, Counter(unit.reason for unit in planned))
         todo = [one.unit for one in planned if one.reason in ("new", "stale")]
-        if todo:
-            if not self._started:
-                self._executor.start()
-                self._started = True
-            self._work_off(stage, todo)
+        if not todo:
+            return
+        if not self._started:
+            self._executor.start()
+            self._started = True
+        execution = self._experiment.job.execution
+        work = StageWork(
+            self._store,
+            stage,
+            units,
+            self._executor,
+            journal=self._journal,
+            interrupt=self._interrupt,
+            admit=self._require_recorded,
+            cleared=lambda: self._look(stage),
+            deadline=execution.deadline_s,
+            clock=self._clock,
+        )
+        self._next_lease = work.run(todo, largest=execution.batch, first_lease=self._next_lease)
 
     def _require_complete(self, stage: str) -> None:
         """Raise before a stage is planned from a part of what it is to be chosen from: its plan would change with the rest."""
@@ -108,73 +131,27 @@ class Driver:
                     f"once the cause is gone, `runner retry {self._store.paths.root} --failed` goes on"
                 )
 
-    def _work_off(self, stage: str, units: Sequence[Unit]) -> None:
-        """Lease, commit and retry until every unit is committed or set aside."""
-        queue = LeaseQueue(units, largest=self._experiment.job.execution.batch, first_id=self._next_lease)
-        in_flight: dict[int, Lease] = {}
-        strikes: Counter[str] = Counter()
-        losses = 0
-        while queue or in_flight:
-            self._hand_out(queue, in_flight)
-            if self._interrupt.requested and not in_flight:
-                raise Interrupted(f"interrupted in stage {stage}; what was in flight is committed")
-            for event in self._executor.wait(_WAIT_SECONDS):
-                self._log(event)
-                if isinstance(event, Joined):
-                    self._require_recorded(event.report)
-                self._hand_out(queue, in_flight)  # whoever is idle again need not wait for our disk
-                if isinstance(event, Done):
-                    in_flight.pop(event.lease.lease_id, None)
-                    outcome = commit(self._store, stage, event.results)
-                    queue.measured(len(event.results), event.seconds)
-                    losses = 0
-                    self._progress.committed(len(outcome.new))
-                elif isinstance(event, Failed):
-                    in_flight.pop(event.lease.lease_id, None)
-                    if event.kind == "finding":
-                        units_held = tuple(unit.key for unit in event.lease.units)
-                        self._found(Finding(stage, "worker", event.error, event.detail, event.worker, units_held))
-                    if event.kind == "infrastructure":
-                        losses += 1
-                        if losses > INFRASTRUCTURE_BUDGET:
-                            raise ClusterUnreachable(f"{losses} workers lost in a row without a result; the last: {event.error}")
-                        queue.put_back(event.lease.units)
-                    else:
-                        self._strike(stage, event, strikes, queue)
-            units_out = sum(len(lease.units) for lease in in_flight.values())
-            self._progress.working(in_flight=units_out, workers=len(self._executor.workers()))
-        self._next_lease = queue.next_id
+    def _look(self, stage: str) -> Collection[str]:
+        """Units of the stage in work that somebody asked for again since the last look."""
+        if self._clock() < self._next_look:
+            return ()
+        self._next_look = self._clock() + REQUEST_SECONDS
+        return self._take_request(stage)
 
-    def _hand_out(self, queue: LeaseQueue, in_flight: dict[int, Lease]) -> None:
-        while queue and self._executor.slots() and not self._interrupt.requested:
-            lease = queue.take(workers=len(self._executor.workers()))
-            in_flight[lease.lease_id] = lease
-            self._executor.submit(lease)
-
-    def _strike(self, stage: str, event: Failed, strikes: Counter[str], queue: LeaseQueue) -> None:
-        """Every unit of the lease is suspect and goes on alone, so that only the one that does harm reaches the limit."""
-        units = event.lease.units
-        strikes.update(unit.key for unit in units)
-        if len(units) == 1 and strikes[units[0].key] >= STRIKES:
-            unit = units[0]
-            failure = Failure(unit.key, unit.prompt_id, event.kind, event.error, event.detail, strikes[unit.key])
-            self._store.failure_log(stage).append([asdict(failure)])
-            self._events.write("set_aside", stage=stage, **asdict(failure))
-            self._progress.set_aside(1)
-        else:
-            queue.put_alone(units)
+    def _take_request(self, in_work: str) -> Collection[str]:
+        """Take a request, if there is one; returns the units of the stage that is in work, which can be tried at once."""
+        cleared = self._request.take(self._stages)
+        for stage, units in cleared.items():
+            self._journal.cleared(stage, units, now=stage == in_work)
+            self._behind |= stage != in_work
+        return frozenset(cleared.get(in_work, ()))
 
     def _check(self, stage: str) -> None:
         violations = self._protocol.check(self._experiment, self._store)
         if violations:
             more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
-            self._found(Finding(stage, "check", f"after stage {stage}: {violations[0]}{more}", "\n".join(violations)))
-
-    def _found(self, finding: Finding) -> NoReturn:
-        """Keep a finding, so that no later command takes the run for a good one, and end the run with it."""
-        path = keep_finding(self._store, finding)
-        self._events.write("finding", path=path.name, **asdict(finding))
-        raise ConformanceFinding(f"{finding.message}; kept as {path}")
+            finding = Finding(stage, "check", f"after stage {stage}: {violations[0]}{more}", "\n".join(violations))
+            raise kept(self._store, self._journal, finding)
 
     def _require_recorded(self, report: WorkerReport) -> None:
         experiment = self._experiment
@@ -184,17 +161,3 @@ class Driver:
             checkpoint_identity=experiment.checkpoint_identity,
             tokenizer_identity=experiment.tokenizer_identity,
         )
-
-    def _log(self, event: Event) -> None:
-        match event:
-            case Done(lease, _, worker, seconds):
-                units = [unit.key for unit in lease.units]
-                self._events.write("done", lease=lease.lease_id, worker=worker, units=units, seconds=seconds)
-            case Failed(lease, kind, error, detail, worker):
-                units = [unit.key for unit in lease.units]
-                what = {"kind": kind, "error": error, "detail": detail}
-                self._events.write("failed", lease=lease.lease_id, worker=worker, units=units, **what)
-            case Joined(report):
-                self._events.write("joined", **asdict(report))
-            case Left(worker, reason):
-                self._events.write("left", worker=worker, reason=reason)

@@ -17,7 +17,10 @@ class EventsLog:
     """Appends one JSON object a line, each with `time` (UTC) and `event`. Not synced: its end may be lost."""
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, FILE_MODE)
+        end = os.fstat(self._descriptor).st_size
+        if end and os.pread(self._descriptor, 1, end - 1) != b"\n":
+            os.write(self._descriptor, b"\n")  # behind a torn line, which otherwise would take the next one along
 
     def write(self, event: str, **fields: Any) -> None:
         line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **fields}

@@ -24,6 +24,7 @@ class LeaseQueue:
         self._largest = largest
         self._groups = _by_group(units)
         self._alone: deque[Unit] = deque()
+        self._last: deque[Unit] = deque()
         self._waiting = len(units)
         self._seconds_per_unit = 0.0
 
@@ -34,8 +35,10 @@ class LeaseQueue:
         """The next lease. workers: how many there are to share what is left. Precondition: not empty."""
         if self._alone:
             units: Sequence[Unit] = [self._alone.popleft()]
-        else:
+        elif self._groups:
             units = self._take_groups(self._size(workers))
+        else:
+            units = [self._last.popleft()]
         self._waiting -= len(units)
         self.next_id += 1
         return Lease(self.next_id - 1, units)
@@ -43,6 +46,11 @@ class LeaseQueue:
     def put_back(self, units: Sequence[Unit]) -> None:
         """Return units that nothing is known against (their worker was lost); they go first."""
         self._groups.extendleft(reversed(_by_group(units)))
+        self._waiting += len(units)
+
+    def put_last(self, units: Sequence[Unit]) -> None:
+        """Return units that lost their workers again and again; each is leased alone, when nothing else is left to lease."""
+        self._last.extend(units)
         self._waiting += len(units)
 
     def put_alone(self, units: Sequence[Unit]) -> None:

@@ -36,6 +36,11 @@ class RunPaths:
         return self.root / "events.log"
 
     @property
+    def retry_request(self) -> Path:
+        """Asks the driver for another try of what is set aside (runner.retry_request)."""
+        return self.root / "retry"
+
+    @property
     def finished(self) -> Path:
         return self.root / "finished.json"
 

@@ -24,6 +24,9 @@ class Progress(Protocol):
 
     def set_aside(self, units: int) -> None: ...
 
+    def cleared(self, units: int) -> None:
+        """Units that were set aside in this stage are tried again."""
+
     def working(self, *, in_flight: int, workers: int) -> None:
         """Units in workers' hands, and workers alive."""
 
@@ -38,6 +41,9 @@ class Silent:
         pass
 
     def set_aside(self, units: int) -> None:
+        pass
+
+    def cleared(self, units: int) -> None:
         pass
 
     def working(self, *, in_flight: int, workers: int) -> None:
@@ -79,6 +85,9 @@ class Bar:
         self._failed += units
         self.committed(units)
 
+    def cleared(self, units: int) -> None:
+        self.set_aside(-units)
+
     def working(self, *, in_flight: int, workers: int) -> None:
         if self._task is not None:
             self._bars.update(self._task, note=_note(self._failed, in_flight, workers))
@@ -105,6 +114,9 @@ class Lines:
     def set_aside(self, units: int) -> None:
         self._failed += units
         self.committed(0)
+
+    def cleared(self, units: int) -> None:
+        self._failed -= units
 
     def working(self, *, in_flight: int, workers: int) -> None:
         if time.monotonic() >= self._next and self._done + self._failed < self._total:

@@ -12,6 +12,8 @@ from runner.disk import Disk, make_directories, put_files, temporary_name
 from runner.driver import Driver
 from runner.events import EventsLog
 from runner.interrupt import Interrupt
+from runner.journal import Journal
+from runner.metrics import Metrics, NoMetrics, RayMetrics
 from runner.paths import RunPaths
 from runner.plan import changed_fields
 from runner.preflight import Prepared, open_checkpoint
@@ -90,8 +92,7 @@ def carry_out(prepared: Prepared, root: Path, executor: Executor, *, progress: P
                         prepared.experiment,
                         executor,
                         build_id=run.record.versions["kernels"],
-                        events=events,
-                        progress=progress,
+                        journal=Journal(events, progress, _metrics(executor, paths, prepared)),
                         interrupt=interrupt,
                     )
                     driver.run()
@@ -117,6 +118,13 @@ def make_executor(prepared: Prepared, address: str | None) -> Executor:
         memory_bytes=None if memory is None else memory << 20,
     )
     return RayPool(spec, prepared.protocol.execute, settings)
+
+
+def _metrics(executor: Executor, paths: RunPaths, prepared: Prepared) -> Metrics:
+    """Ray's, where Ray is in use."""
+    if isinstance(executor, InlineExecutor):
+        return NoMetrics()
+    return RayMetrics(run=paths.root.resolve().name, protocol=prepared.protocol.name)
 
 
 def require_same_run(prepared: Prepared, run: Run) -> None:

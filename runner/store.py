@@ -137,8 +137,9 @@ class RunStore:
             raise InvalidInput(str(path), "", f"a damaged plan ({error})", "the plan as runner wrote it") from None
 
     def failures(self, stage: str) -> dict[str, Failure]:
-        """Unit key -> failure, for units that are set aside now: not cleared since, and not committed after all by a worker that
-        was given up and still answered. Raises InvalidInput for a line that is no failure.
+        """Unit key -> failure, for units that are set aside now: not cleared since, and not committed.
+
+        Raises InvalidInput for a line that is no failure.
         """
         failures: dict[str, Failure] = {}
         for number, record in enumerate(self.failure_log(stage).read().records, start=1):

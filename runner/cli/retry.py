@@ -1,16 +1,22 @@
-"""`runner retry`: try units again that were set aside."""
+"""`runner retry`: try units again that were set aside, in a run that has ended, was stopped, or is still going on."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import click
 
-from runner.claim import Claim
-from runner.cli.options import actors_option, address_option, json_option, run_argument, threads_option
+from runner.claim import Claim, holder
+from runner.cli.options import actors_option, address_option, json_option, print_json, run_argument, threads_option
 from runner.cli.resume import prepare_again
 from runner.cli.submit import drive
-from runner.run import open_run, require_same_run
+from runner.preflight import Prepared
+from runner.retry_request import RetryRequest
+from runner.run import Run, open_run, require_same_run
+from schemas.errors import RunBusy
+
+LOOK_SECONDS = 0.2
 
 
 @click.command()
@@ -23,15 +29,45 @@ from runner.run import open_run, require_same_run
 def retry(*, run: Path, failed: bool, address: str | None, actors: int | None, threads: int | None, as_json: bool) -> None:
     """Try the units of RUN that were set aside again, once their cause is gone, and go on with the run.
 
-    What depends on them, such as later stages that skipped their prompts, is planned again and done too.
+    What depends on them, such as later stages that skipped their prompts, is planned again and done too. While another driver
+    works on the run, that one is asked to do it, and this command ends with 0 once it has taken the request.
     """
     prepared = prepare_again(run, actors, threads)
-    opened = open_run(run)
-    with Claim(opened.paths.claim):
-        require_same_run(prepared, opened)
-        opened.store.recover()
-        for stage in opened.stages():
-            failures = opened.store.failures(stage)
-            if failures:
-                opened.store.failure_log(stage).append([{"unit": unit, "cleared": True} for unit in failures])
+    while not _cleared_here(prepared, run):
+        if _handed_over(open_run(run), as_json=as_json):
+            return
     drive(prepared, run, address, as_json=as_json)
+
+
+def _cleared_here(prepared: Prepared, root: Path) -> bool:
+    """Clear what was set aside, as nobody else works on the run; False when somebody does."""
+    opened = open_run(root)
+    try:
+        with Claim(opened.paths.claim):
+            require_same_run(prepared, opened)
+            opened.store.recover()
+            RetryRequest(opened.store).clear(opened.stages())
+    except RunBusy:
+        return False
+    return True
+
+
+def _handed_over(run: Run, *, as_json: bool) -> bool:
+    """Ask the live driver; False when it ended before it took the request."""
+    units = sum(len(run.store.failures(stage)) for stage in run.stages())
+    driver = str(holder(run.paths.claim) or "another driver")
+    request = RetryRequest(run.store)
+    if units:
+        request.make()
+        click.echo(f"runner: {driver} works on {run.paths.root}; waiting until it takes the request", err=True)
+    while request.pending():
+        if holder(run.paths.claim) is None:
+            return False
+        time.sleep(LOOK_SECONDS)
+    if as_json:
+        print_json({"run": str(run.paths.root), "units": units, "taken_by": driver})
+    elif units:
+        click.echo(f"taken by {driver}: units to be tried again: {units}; `runner status {run.paths.root} --watch` shows them")
+    else:
+        click.echo(f"{run.paths.root}: no unit is set aside; {driver} works on it")
+    return True

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from tiny_run import DirectedExecutor, TinyProtocol, dataset, drive, execute, experiment, open_store, worker_report
 
 from actors.executor import Done, Event, FailureKind
-from runner.driver import INFRASTRUCTURE_BUDGET, STRIKES
 from runner.events import read_events
 from runner.interrupt import Interrupt, Interrupted
 from runner.protocol import Committed, Experiment
+from runner.stage_work import INFRASTRUCTURE_BUDGET, STRIKES
 from runner.verdict import finish, require_no_finding, verdict
 from schemas.errors import ClusterUnreachable, ConformanceFinding, InvalidInput, UnitsFailed
 from schemas.unit import Lease, Unit, UnitResult

@@ -26,6 +26,14 @@ def test_a_torn_line_is_passed_over(tmp_path: Path) -> None:
     assert [event["event"] for event in read_events(tmp_path / "events.log")] == ["done"]
 
 
+def test_the_next_driver_writes_behind_a_torn_line_and_not_into_it(tmp_path: Path) -> None:
+    (tmp_path / "events.log").write_text('{"time": "20')
+    for worker in ("w0", "w1"):
+        with EventsLog(tmp_path / "events.log") as events:
+            events.write("left", worker=worker)
+    assert [event["worker"] for event in read_events(tmp_path / "events.log")] == ["w0", "w1"]
+
+
 def test_a_run_without_events_has_none(tmp_path: Path) -> None:
     assert list(read_events(tmp_path / "events.log")) == []
 
@@ -38,5 +46,8 @@ def test_every_attempt_of_a_unit_is_told_with_worker_and_duration(tmp_path: Path
     done = [event for event in events if event["event"] == "done" and set(event["units"]) & set(failed["units"])]
     assert failed["kind"] == "crash"
     assert failed["detail"] == "the whole story"
-    assert done[0]["worker"] == "w0"
+    assert (done[0]["worker"], failed["worker"]) == ("w0", "w0")
+    assert failed["attempts"] == [1] * len(failed["units"])
+    assert all(event["attempts"] == [2] * len(event["units"]) for event in done)
+    assert failed["seconds"] >= 0
     assert done[0]["seconds"] > 0

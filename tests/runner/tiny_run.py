@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,13 +13,15 @@ from typing import Any
 import pyarrow as pa
 from faulty_disk import HastyDisk
 
-from actors.executor import Done, Event, Execute, Failed, FailureKind, Joined, Left, WorkerReport
+from actors.executor import Done, Event, Execute, Executor, Failed, FailureKind, Joined, Left, WorkerReport
 from runner.disk import Disk, make_directories
 from runner.driver import Driver
 from runner.events import EventsLog
 from runner.interrupt import Interrupt
+from runner.journal import Journal
+from runner.metrics import NoMetrics
 from runner.paths import RunPaths
-from runner.progress import Silent
+from runner.progress import Progress, Silent
 from runner.protocol import Committed, Experiment
 from runner.store import RunStore
 from schemas.catalog import Prompt
@@ -129,10 +132,11 @@ class DirectedExecutor:
     def workers(self) -> Sequence[WorkerReport]:
         return [worker_report(f"w{number}") for number in range(self.workers_alive)]
 
-    def submit(self, lease: Lease) -> None:
+    def submit(self, lease: Lease) -> str:
         assert self.slots() > 0
         self.leases.append(lease)
         self._in_flight.append(lease)
+        return "w0"
 
     def wait(self, timeout: float) -> list[Event]:
         if self._joining:
@@ -159,12 +163,14 @@ def open_store(root: Path, disk: Disk | None = None) -> RunStore:
 
 def drive(
     root: Path,
-    executor: DirectedExecutor | None = None,
+    executor: Executor | None = None,
     *,
     disk: Disk | None = None,
     protocol: TinyProtocol | None = None,
     about: Experiment | None = None,
     interrupt: Interrupt | None = None,
+    progress: Progress | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> RunStore:
     store = open_store(root, disk)
     with EventsLog(store.paths.events) as events:
@@ -174,9 +180,9 @@ def drive(
             about or experiment(),
             executor or DirectedExecutor(),
             build_id="build",
-            events=events,
-            progress=Silent(),
+            journal=Journal(events, progress or Silent(), NoMetrics()),
             interrupt=interrupt or Interrupt(lambda: None),
+            clock=clock,
         )
         driver.run()
     return store

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +12,11 @@ import pytest
 from small_job import Command
 
 from actors.executor import Session
+from runner.claim import Claim
 from runner.protocols import breadth
+from runner.retry_request import RetryRequest
+from runner.run import open_run
+from runner.store import RunStore
 from schemas.unit import Unit, UnitResult
 
 
@@ -52,3 +59,63 @@ def test_a_unit_that_fails_again_is_set_aside_again(run: Command, monkeypatch: p
     break_prompt(monkeypatch, "zh-1")
     run("submit", "job.yaml", "--address", "inline")
     assert run("retry", "runs/small", "--failed", "--address", "inline").code == 3
+
+
+def fail_once(run: Command, monkeypatch: pytest.MonkeyPatch) -> RunStore:
+    """A run in which zh-1 is set aside; the cause is gone afterwards."""
+    with monkeypatch.context() as patched:
+        break_prompt(patched, "zh-1")
+        assert run("submit", "job.yaml", "--address", "inline").code == 3
+    return open_run(Path("runs/small")).store
+
+
+def test_a_live_driver_is_asked(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = fail_once(run, monkeypatch)
+    taken: list[object] = []
+
+    def take() -> None:
+        request = RetryRequest(store)
+        while not request.pending():
+            time.sleep(0.01)
+        taken.append(request.take(["horizon-2", "horizon-4"]))
+
+    with Claim(store.paths.claim):
+        driver = threading.Thread(target=take)
+        driver.start()
+        ended = run("retry", "runs/small", "--failed", "--address", "inline")
+        driver.join()
+    assert ended.code == 0
+    assert ended.out.startswith(f"taken by process {os.getpid()} on host ")
+    assert ended.out.endswith("units to be tried again: 1; `runner status runs/small --watch` shows them\n")
+    assert [len(units) for units in taken[0].values()] == [1]  # type: ignore[attr-defined]
+    assert run("status", "runs/small", "--json").json["state"] == "unfinished"
+    assert run("resume", "runs/small", "--address", "inline").code == 0
+
+
+def test_a_driver_that_ends_without_an_answer_leaves_the_retry_to_the_command(
+    run: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = fail_once(run, monkeypatch)
+    claim = Claim(store.paths.claim)
+    claim.__enter__()
+
+    def end() -> None:
+        while not RetryRequest(store).pending():
+            time.sleep(0.01)
+        claim.__exit__(None, None, None)
+
+    driver = threading.Thread(target=end)
+    driver.start()
+    ended = run("retry", "runs/small", "--failed", "--address", "inline")
+    driver.join()
+    assert ended.code == 0
+    assert run("status", "runs/small", "--json").json["state"] == "finished"
+    assert not RetryRequest(store).pending()
+
+
+def test_a_live_driver_with_nothing_set_aside_is_left_alone(run: Command, submitted: Path) -> None:
+    store = open_run(submitted).store
+    with Claim(store.paths.claim):
+        ended = run("retry", submitted, "--failed", "--address", "inline")
+    assert (ended.code, RetryRequest(store).pending()) == (0, False)
+    assert "no unit is set aside" in ended.out

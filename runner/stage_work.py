@@ -1,0 +1,181 @@
+"""One stage being worked off. At any time a unit is in one of four places: queue, in flight, committed, set aside."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict
+from typing import NoReturn
+
+from actors.executor import Done, Executor, Failed, Joined, Left, WorkerReport
+from runner.commit import commit
+from runner.finding import Finding, keep_finding
+from runner.in_flight import InFlight
+from runner.interrupt import Interrupt, Interrupted
+from runner.journal import Journal
+from runner.leases import LeaseQueue
+from runner.store import Failure, RunStore
+from schemas.errors import ClusterUnreachable, ConformanceFinding
+from schemas.unit import Unit
+
+STRIKES = 3
+"""A unit is set aside when this many leases with it crashed, overran, ran out of memory or raised; the last had it alone."""
+
+INFRASTRUCTURE_BUDGET = 20
+"""Losses of hosts or network in a row, without a result between them, before the run gives up."""
+
+LOSSES_BEFORE_LAST = 2
+"""Losses of a host with a unit in hand after which it waits for all others: it may be what the hosts are lost of."""
+
+GRACE_SECONDS = 180.0
+"""How much longer than a lease's deadline, which the executor enforces, the driver waits for an executor that lost the lease."""
+
+_WAIT_SECONDS = 0.2
+
+Cleared = Callable[[], Collection[str]]
+"""Asked again and again: keys of this stage's units that were set aside and are to be tried again."""
+
+
+class StageWork:
+    """Leases, commits and retries the units of one stage.
+
+    units: all of the stage. admit: raises for a worker that may not work on this run. deadline: seconds a lease may take.
+    """
+
+    def __init__(
+        self,
+        store: RunStore,
+        stage: str,
+        units: Sequence[Unit],
+        executor: Executor,
+        *,
+        journal: Journal,
+        interrupt: Interrupt,
+        admit: Callable[[WorkerReport], None],
+        cleared: Cleared,
+        deadline: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._stage = stage
+        self._units = units
+        self._executor = executor
+        self._journal = journal
+        self._interrupt = interrupt
+        self._admit = admit
+        self._cleared = cleared
+        self._in_flight = InFlight(deadline + GRACE_SECONDS, clock)
+        self._strikes: Counter[str] = Counter()
+        self._unit_losses: Counter[str] = Counter()
+        self._losses = 0
+
+    def run(self, todo: Sequence[Unit], *, largest: int, first_lease: int) -> int:
+        """Work off `todo` and what is cleared meanwhile, in leases of at most `largest` units; returns the next free lease ID."""
+        queue = self._queue = LeaseQueue(todo, largest=largest, first_id=first_lease)
+        while queue or self._in_flight:
+            self._hand_out()
+            if self._interrupt.requested and not self._in_flight:
+                raise Interrupted(f"interrupted in stage {self._stage}; what was in flight is committed")
+            answers: list[Done | Failed] = []
+            for event in self._executor.wait(_WAIT_SECONDS):
+                match event:
+                    case Joined(report):
+                        self._journal.joined(report)
+                        self._admit(report)
+                    case Left(worker, reason):
+                        self._journal.left(worker, reason)
+                    case _:
+                        answers.append(event)
+            self._take_in(answers)
+            for held in self._in_flight.overdue():
+                error = f"{held.worker}: no answer within {self._in_flight.patience:g} s"
+                self._take_in([Failed(held.lease, "infrastructure", error, "", held.worker)])
+            self._try_cleared()
+            self._journal.working(in_flight=self._in_flight.units, workers=len(self._executor.workers()))
+        return queue.next_id
+
+    def _hand_out(self) -> None:
+        while self._queue and self._executor.slots() and not self._interrupt.requested:
+            lease = self._queue.take(workers=len(self._executor.workers()))
+            self._journal.leased(self._in_flight.add(lease, self._executor.submit(lease)))
+
+    def _take_in(self, answers: Sequence[Done | Failed]) -> None:
+        """Commit what was done, together; then see to what failed, and to what came too late."""
+        placed = [(answer, self._in_flight.take(answer.lease)) for answer in answers]
+        self._hand_out()  # whoever is idle again need not wait for our disk
+        self._commit([answer for answer, held in placed if held and isinstance(answer, Done)])
+        for answer, held in placed:
+            if held is None:
+                self._late(answer)
+            elif isinstance(answer, Failed):
+                self._failed(answer, self._in_flight.seconds(held))
+
+    def _commit(self, answers: Sequence[Done]) -> None:
+        if not answers:
+            return
+        results = [result for answer in answers for result in answer.results]
+        new = {one.unit for one in commit(self._store, self._stage, results).new}
+        self._losses = 0
+        for answer in answers:
+            self._queue.measured(len(answer.results), answer.seconds)
+            self._journal.done(answer, sum(result.key in new for result in answer.results))
+
+    def _late(self, answer: Done | Failed) -> None:
+        """Count nothing of an answer for a lease that was given away, but hold it to what is committed by now: the same bytes."""
+        self._journal.late(answer)
+        if isinstance(answer, Done):
+            stage = answer.lease.units[0].stage
+            committed = self._store.commits(stage)
+            commit(self._store, stage, [result for result in answer.results if result.key in committed])
+        elif answer.kind == "finding":
+            self._found(answer)
+
+    def _failed(self, answer: Failed, seconds: float) -> None:
+        self._journal.failed(answer, seconds)
+        if answer.kind == "finding":
+            self._found(answer)
+        elif answer.kind == "infrastructure":
+            self._lost(answer)
+        else:
+            self._strike(answer)
+
+    def _lost(self, answer: Failed) -> None:
+        self._losses += 1
+        if self._losses > INFRASTRUCTURE_BUDGET:
+            raise ClusterUnreachable(f"{self._losses} workers lost in a row without a result; the last: {answer.error}")
+        units = answer.lease.units
+        self._unit_losses.update(unit.key for unit in units)
+        self._queue.put_back([unit for unit in units if self._unit_losses[unit.key] < LOSSES_BEFORE_LAST])
+        self._queue.put_last([unit for unit in units if self._unit_losses[unit.key] >= LOSSES_BEFORE_LAST])
+
+    def _strike(self, failed: Failed) -> None:
+        """Every unit of the lease is suspect and goes on alone, so that only the one that does harm reaches the limit."""
+        units = failed.lease.units
+        self._strikes.update(unit.key for unit in units)
+        if len(units) == 1 and self._strikes[units[0].key] >= STRIKES:
+            unit = units[0]
+            failure = Failure(unit.key, unit.prompt_id, failed.kind, failed.error, failed.detail, self._strikes[unit.key])
+            self._store.failure_log(self._stage).append([asdict(failure)])
+            self._journal.set_aside(self._stage, failure, failed.worker)
+        else:
+            self._queue.put_alone(units)
+
+    def _try_cleared(self) -> None:
+        keys = self._cleared()
+        if keys:
+            for key in keys:
+                del self._strikes[key]
+            self._queue.put_alone([unit for unit in self._units if unit.key in keys])
+
+    def _found(self, failed: Failed) -> NoReturn:
+        units = tuple(unit.key for unit in failed.lease.units)
+        finding = Finding(failed.lease.units[0].stage, "worker", failed.error, failed.detail, failed.worker, units)
+        raise kept(self._store, self._journal, finding)
+
+
+def kept(store: RunStore, journal: Journal, finding: Finding) -> ConformanceFinding:
+    """Keep a finding, so that no later command takes the run for a good one; returns what the run is to end with."""
+    path = keep_finding(store, finding)
+    journal.finding(path.name, finding)
+    return ConformanceFinding(f"{finding.message}; kept as {path}")
