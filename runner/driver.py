@@ -14,12 +14,12 @@ from actors.executor import Executor, WorkerReport
 from actors.fleet import require_recorded
 from runner.finding import Finding
 from runner.interrupt import Interrupt
-from runner.journal import Journal
 from runner.plan import plan_stage, write_plan
 from runner.protocol import Experiment, ExperimentProtocol
 from runner.retry_request import RetryRequest
 from runner.stage_work import StageWork, kept
 from runner.store import RunStore
+from runner.telemetry import Telemetry
 from schemas.errors import UnitsFailed
 
 REQUEST_SECONDS = 1.0
@@ -41,7 +41,7 @@ class Driver:
         executor: Executor,
         *,
         build_id: str,
-        journal: Journal,
+        telemetry: Telemetry,
         interrupt: Interrupt,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -50,7 +50,7 @@ class Driver:
         self._experiment = experiment
         self._executor = executor
         self._build_id = build_id
-        self._journal = journal
+        self._telemetry = telemetry
         self._interrupt = interrupt
         self._clock = clock
         self._stages = protocol.stages(experiment.job)
@@ -67,7 +67,7 @@ class Driver:
         protocol fails), which is on disk by then; UnitsFailed before a stage that cannot be planned without units that were set
         aside; InvalidInput for a worker that has not what the run was started with; ClusterUnreachable, Interrupted.
         """
-        self._journal.started()
+        self._telemetry.started()
         ended = False
         try:
             while not self._all_stages():
@@ -98,7 +98,7 @@ class Driver:
         write_plan(self._store, stage, planned)
         self._store.commit_log(stage).create()
         self._store.failure_log(stage).create()
-        self._journal.planned(stage, Counter(unit.reason for unit in planned))
+        self._telemetry.planned(stage, Counter(unit.reason for unit in planned))
         todo = [one.unit for one in planned if one.reason in ("new", "stale")]
         if not todo:
             return
@@ -111,7 +111,7 @@ class Driver:
             stage,
             units,
             self._executor,
-            journal=self._journal,
+            telemetry=self._telemetry,
             interrupt=self._interrupt,
             admit=self._require_recorded,
             cleared=lambda: self._look(stage),
@@ -142,7 +142,7 @@ class Driver:
         """Take a request, if there is one; returns the units of the stage that is in work, which can be tried at once."""
         cleared = self._request.take(self._stages)
         for stage, units in cleared.items():
-            self._journal.cleared(stage, units, now=stage == in_work)
+            self._telemetry.cleared(stage, units, now=stage == in_work)
             self._behind |= stage != in_work
         return frozenset(cleared.get(in_work, ()))
 
@@ -151,7 +151,7 @@ class Driver:
         if violations:
             more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
             finding = Finding(stage, "check", f"after stage {stage}: {violations[0]}{more}", "\n".join(violations))
-            raise kept(self._store, self._journal, finding)
+            raise kept(self._store, self._telemetry, finding)
 
     def _require_recorded(self, report: WorkerReport) -> None:
         experiment = self._experiment

@@ -12,7 +12,6 @@ from runner.disk import Disk, make_directories, put_files, temporary_name
 from runner.driver import Driver
 from runner.events import EventsLog
 from runner.interrupt import Interrupt
-from runner.journal import Journal
 from runner.metrics import Metrics, NoMetrics, RayMetrics
 from runner.paths import RunPaths
 from runner.plan import changed_fields
@@ -23,6 +22,7 @@ from runner.protocols import PROTOCOLS
 from runner.run_directory import run_directory
 from runner.run_record import RunRecord, content_of
 from runner.store import RunStore
+from runner.telemetry import Telemetry
 from runner.verdict import Verdict, finish, require_marked, require_no_finding, verdict
 from schemas.catalog import load_catalog
 from schemas.errors import InvalidInput
@@ -92,7 +92,7 @@ def carry_out(prepared: Prepared, root: Path, executor: Executor, *, progress: P
                         prepared.experiment,
                         executor,
                         build_id=run.record.versions["kernels"],
-                        journal=Journal(events, progress, _metrics(executor, paths, prepared)),
+                        telemetry=Telemetry(events, progress, _metrics(executor, paths, prepared)),
                         interrupt=interrupt,
                     )
                     driver.run()

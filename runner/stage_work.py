@@ -13,9 +13,9 @@ from runner.commit import commit
 from runner.finding import Finding, keep_finding
 from runner.in_flight import InFlight
 from runner.interrupt import Interrupt, Interrupted
-from runner.journal import Journal
 from runner.leases import LeaseQueue
 from runner.store import Failure, RunStore
+from runner.telemetry import Telemetry
 from schemas.errors import ClusterUnreachable, ConformanceFinding
 from schemas.unit import Unit
 
@@ -50,7 +50,7 @@ class StageWork:
         units: Sequence[Unit],
         executor: Executor,
         *,
-        journal: Journal,
+        telemetry: Telemetry,
         interrupt: Interrupt,
         admit: Callable[[WorkerReport], None],
         cleared: Cleared,
@@ -61,7 +61,7 @@ class StageWork:
         self._stage = stage
         self._units = units
         self._executor = executor
-        self._journal = journal
+        self._telemetry = telemetry
         self._interrupt = interrupt
         self._admit = admit
         self._cleared = cleared
@@ -81,10 +81,10 @@ class StageWork:
             for event in self._executor.wait(_WAIT_SECONDS):
                 match event:
                     case Joined(report):
-                        self._journal.joined(report)
+                        self._telemetry.joined(report)
                         self._admit(report)
                     case Left(worker, reason):
-                        self._journal.left(worker, reason)
+                        self._telemetry.left(worker, reason)
                     case _:
                         answers.append(event)
             self._take_in(answers)
@@ -92,13 +92,13 @@ class StageWork:
                 error = f"{held.worker}: no answer within {self._in_flight.patience:g} s"
                 self._take_in([Failed(held.lease, "infrastructure", error, "", held.worker)])
             self._try_cleared()
-            self._journal.working(in_flight=self._in_flight.units, workers=len(self._executor.workers()))
+            self._telemetry.working(in_flight=self._in_flight.units, workers=len(self._executor.workers()))
         return queue.next_id
 
     def _hand_out(self) -> None:
         while self._queue and self._executor.slots() and not self._interrupt.requested:
             lease = self._queue.take(workers=len(self._executor.workers()))
-            self._journal.leased(self._in_flight.add(lease, self._executor.submit(lease)))
+            self._telemetry.leased(self._in_flight.add(lease, self._executor.submit(lease)))
 
     def _take_in(self, answers: Sequence[Done | Failed]) -> None:
         """Commit what was done, together; then see to what failed, and to what came too late."""
@@ -119,11 +119,11 @@ class StageWork:
         self._losses = 0
         for answer in answers:
             self._queue.measured(len(answer.results), answer.seconds)
-            self._journal.done(answer, sum(result.key in new for result in answer.results))
+            self._telemetry.done(answer, sum(result.key in new for result in answer.results))
 
     def _late(self, answer: Done | Failed) -> None:
         """Count nothing of an answer for a lease that was given away, but hold it to what is committed by now: the same bytes."""
-        self._journal.late(answer)
+        self._telemetry.late(answer)
         if isinstance(answer, Done):
             stage = answer.lease.units[0].stage
             committed = self._store.commits(stage)
@@ -132,7 +132,7 @@ class StageWork:
             self._found(answer)
 
     def _failed(self, answer: Failed, seconds: float) -> None:
-        self._journal.failed(answer, seconds)
+        self._telemetry.failed(answer, seconds)
         if answer.kind == "finding":
             self._found(answer)
         elif answer.kind == "infrastructure":
@@ -157,7 +157,7 @@ class StageWork:
             unit = units[0]
             failure = Failure(unit.key, unit.prompt_id, failed.kind, failed.error, failed.detail, self._strikes[unit.key])
             self._store.failure_log(self._stage).append([asdict(failure)])
-            self._journal.set_aside(self._stage, failure, failed.worker)
+            self._telemetry.set_aside(self._stage, failure, failed.worker)
         else:
             self._queue.put_alone(units)
 
@@ -171,11 +171,11 @@ class StageWork:
     def _found(self, failed: Failed) -> NoReturn:
         units = tuple(unit.key for unit in failed.lease.units)
         finding = Finding(failed.lease.units[0].stage, "worker", failed.error, failed.detail, failed.worker, units)
-        raise kept(self._store, self._journal, finding)
+        raise kept(self._store, self._telemetry, finding)
 
 
-def kept(store: RunStore, journal: Journal, finding: Finding) -> ConformanceFinding:
+def kept(store: RunStore, telemetry: Telemetry, finding: Finding) -> ConformanceFinding:
     """Keep a finding, so that no later command takes the run for a good one; returns what the run is to end with."""
     path = keep_finding(store, finding)
-    journal.finding(path.name, finding)
+    telemetry.finding(path.name, finding)
     return ConformanceFinding(f"{finding.message}; kept as {path}")

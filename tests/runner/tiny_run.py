@@ -18,12 +18,12 @@ from runner.disk import Disk, make_directories
 from runner.driver import Driver
 from runner.events import EventsLog
 from runner.interrupt import Interrupt
-from runner.journal import Journal
 from runner.metrics import NoMetrics
 from runner.paths import RunPaths
 from runner.progress import Progress, Silent
 from runner.protocol import Committed, Experiment
 from runner.store import RunStore
+from runner.telemetry import Telemetry
 from schemas.catalog import Prompt
 from schemas.job import BreadthJob, Execution
 from schemas.unit import Lease, Unit, UnitResult
@@ -180,7 +180,7 @@ def drive(
             about or experiment(),
             executor or DirectedExecutor(),
             build_id="build",
-            journal=Journal(events, progress or Silent(), NoMetrics()),
+            telemetry=Telemetry(events, progress or Silent(), NoMetrics()),
             interrupt=interrupt or Interrupt(lambda: None),
             clock=clock,
         )

@@ -22,7 +22,7 @@ from runner.store import Failure
 from schemas.unit import Lease
 
 
-class Journal:
+class Telemetry:
     """Tells everybody. It remembers where workers are, and how often units that failed were tried."""
 
     def __init__(self, events: EventsLog, progress: Progress, metrics: Metrics) -> None:
