@@ -1,28 +1,31 @@
-"""What runs inside a Ray actor process: a Worker, shielded from the terminal's Ctrl-C, optionally with a memory limit."""
+"""What runs inside a Ray actor process: a Worker, shielded from the terminal's Ctrl-C, with a memory limit."""
 
 from __future__ import annotations
 
-import resource
 import signal
-from pathlib import Path
 
 import ray
 
 from actors.executor import Execute, WorkerReport, WorkerSpec
+from actors.memory import fair_share, limit_memory
 from actors.worker import Outcome, Worker
 from schemas.errors import RunnerError
 from schemas.unit import Lease
 
 
 class WorkerActor:
-    """The pool calls `ready` once, then `alive` and `run` for each lease. Expected errors are returned, not raised."""
+    """The pool calls `ready` once, then `alive` and `run` for each lease. Expected errors are returned, not raised.
 
-    def __init__(self, spec: WorkerSpec, name: str, memory_bytes: int | None) -> None:
+    memory_bytes: what it may claim for its work; None for its share among so many `neighbours`, itself included.
+    """
+
+    def __init__(self, spec: WorkerSpec, name: str, memory_bytes: int | None, neighbours: int) -> None:
         # Ctrl-C reaches the whole terminal; what is in flight ends when the driver says so.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._spec = spec
         self._name = name
         self._memory_bytes = memory_bytes
+        self._neighbours = neighbours
         self._worker: Worker | None = None
 
     def ready(self) -> tuple[WorkerReport, str] | RunnerError:
@@ -31,8 +34,9 @@ class WorkerActor:
             self._worker = Worker(self._spec, self._name)
         except RunnerError as error:
             return error
-        if self._memory_bytes is not None:
-            limit_memory(self._memory_bytes)
+        memory = self._memory_bytes or fair_share(self._neighbours)
+        if memory is not None:
+            limit_memory(memory)
         return self._worker.report(), ray.get_runtime_context().get_node_id()
 
     def alive(self) -> None:
@@ -42,15 +46,3 @@ class WorkerActor:
         if self._worker is None:
             raise RuntimeError("run before ready")
         return self._worker.run(execute, lease)
-
-
-def limit_memory(extra_bytes: int) -> None:
-    """Let this process claim `extra_bytes` of private memory beyond what it has now; more raises MemoryError.
-
-    Read-only maps, such as the checkpoint's, do not count (RLIMIT_DATA).
-    """
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmData:"):
-            current = int(line.split()[1]) << 10
-            hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-            resource.setrlimit(resource.RLIMIT_DATA, (current + extra_bytes, hard))

@@ -29,15 +29,24 @@ from schemas.unit import Lease
 FETCH_SECONDS = 60.0
 """A result that is announced but does not arrive in this time counts as lost."""
 
+CHECK_SECONDS = 60.0
+"""A worker that does not answer for this long, before it gets its lease, counts as lost; links may be cut for a while."""
+
+GATHER_SECONDS = 20.0
+"""How long the start waits for the other workers once one is ready: they may be more than there is room for."""
+
+AGAIN_SECONDS = 60.0
+"""A slot that was given up is tried again so much later, while others work: hosts come back."""
+
 
 @dataclass(frozen=True)
 class PoolSettings:
     """How many workers, where, and how patient.
 
     address: None starts Ray in this process, else "auto" or HOST:PORT. actors: None for as many as the CPUs hold.
-    deadline: seconds a lease may take. memory_bytes: private memory a worker may claim for its work, None for no limit.
-    start_timeout: seconds to wait while no worker at all is ready. start_failures: failed starts in a row after which a slot is
-    given up.
+    deadline: seconds a lease may take. memory_bytes: private memory a worker may claim for its work, None for its share of the
+    host's. start_timeout: seconds to wait while no worker at all is ready. start_failures: failed starts in a row after which a
+    slot is given up, for `again` seconds if others work.
     """
 
     address: str | None = None
@@ -46,6 +55,7 @@ class PoolSettings:
     memory_bytes: int | None = None
     start_timeout: float = 120.0
     start_failures: int = 5
+    again: float = AGAIN_SECONDS
 
 
 class _State(Enum):
@@ -58,7 +68,7 @@ class _State(Enum):
 
 @dataclass(eq=False)
 class _Slot:
-    """A place for one actor; `call` is what it is asked now, at most one thing."""
+    """A place for one actor; `call` is what it is asked now, at most one thing. deadline: of that call, or of being given up."""
 
     index: int
     state: _State = _State.GIVEN_UP
@@ -86,9 +96,10 @@ class RayPool:
         self._failed_starts = 0
         self._last_start_error: RunnerError | str = ""
         self._nobody_since = 0.0
+        self._neighbours = 1  # most workers on one host
 
     def start(self) -> None:
-        """Wait for all workers, or for `start_timeout` and those ready by then; later ones join as they come."""
+        """Wait for all workers, at most `start_timeout`, and GATHER_SECONDS once one is ready; others join as they come."""
         settings, threads = self._settings, self._spec.threads
         if settings.address is None:
             cpus = available_cpus()
@@ -96,7 +107,9 @@ class RayPool:
             self._cluster = Cluster.embed(max(cpus, count * threads))
         else:
             self._cluster = Cluster.connect(settings.address)
-            count = settings.actors or max(1, self._cluster.cpus() // threads)
+            # By host: the CPUs that one has left over do not hold a worker together with those of another.
+            count = settings.actors or max(1, sum(host.cpus // threads for host in self._cluster.hosts()))
+        self._neighbours = max([1, *(min(count, host.cpus // threads) for host in self._cluster.hosts())])
         self._nobody_since = time.monotonic()
         try:
             self._slots = [_Slot(index) for index in range(count)]
@@ -104,7 +117,10 @@ class RayPool:
                 self._spawn(slot)
             end = time.monotonic() + settings.start_timeout
             while any(slot.state is _State.STARTING for slot in self._slots) and time.monotonic() < end:
+                nobody = not self.workers()
                 self._collect(end - time.monotonic())
+                if nobody and self.workers():
+                    end = min(end, time.monotonic() + GATHER_SECONDS)
                 if isinstance(self._last_start_error, RunnerError):
                     raise self._last_start_error  # the same on every attempt
                 self._require_somebody()
@@ -125,7 +141,7 @@ class RayPool:
         slot = next((slot for slot in self._slots if slot.state is _State.IDLE), None)
         if slot is None:
             raise RuntimeError("submit without an idle worker")
-        slot.lease, slot.state = lease, _State.CHECKING
+        slot.lease, slot.state, slot.deadline = lease, _State.CHECKING, time.monotonic() + CHECK_SECONDS
         slot.call = slot.actor.alive.remote()
         return slot.name
 
@@ -171,7 +187,7 @@ class RayPool:
                 scheduling_strategy="SPREAD",
                 runtime_env={"env_vars": _actor_environment(self._spec.threads)},  # for these only: the package is installed
             )
-            .remote(self._spec, slot.name, self._settings.memory_bytes)
+            .remote(self._spec, slot.name, self._settings.memory_bytes, self._neighbours)
         )
         slot.call = slot.actor.ready.remote()
 
@@ -179,8 +195,11 @@ class RayPool:
         """Take in every answer that is there, waiting for the first until `timeout`, a deadline or the end of patience."""
         if self._cluster is not None:
             self._cluster.require()
-        calls = {slot.call: slot for slot in self._slots if slot.call is not None}
         now = time.monotonic()
+        for slot in self._slots:
+            if slot.state is _State.GIVEN_UP and now >= slot.deadline and self.workers() and not self._closing:
+                self._spawn(slot)
+        calls = {slot.call: slot for slot in self._slots if slot.call is not None}
         ends = [now + timeout, *(slot.deadline for slot in calls.values())]
         if not self.workers():
             ends.append(self._nobody_since + self._settings.start_timeout)
@@ -214,7 +233,10 @@ class RayPool:
             slot.call = slot.actor.run.remote(self._execute, slot.lease)
         elif isinstance(answer, Outcome) and slot.lease is not None:
             self._events.append(answer.event(slot.lease, slot.name))
-            self._free(slot)
+            if answer.results is None and answer.kind == "memory":
+                self._replace(slot, "ran out of memory")  # what it still holds would be missed by the next unit
+            else:
+                self._free(slot)
 
     def _no_answer(self, slot: _Slot, error: ray.exceptions.RayError) -> None:
         if slot.state is _State.STARTING:
@@ -223,7 +245,7 @@ class RayPool:
         kind, reason = self._judge(slot, error)
         if slot.lease is not None:
             self._events.append(Failed(slot.lease, kind, f"{slot.name}: {reason}", str(error), slot.name))
-        if isinstance(error, ray.exceptions.RayTaskError):
+        if isinstance(error, ray.exceptions.RayTaskError) and kind != "memory":
             self._free(slot)  # the actor lives: it could not load the work or send the result
         else:
             self._replace(slot, reason)
@@ -256,9 +278,10 @@ class RayPool:
     def _start_failed(self, slot: _Slot, error: RunnerError | str) -> None:
         self._failed_starts += 1
         self._last_start_error = error
+        self._events.append(Left(slot.name, f"did not start: {error}"))
         ray.kill(slot.actor, no_restart=True)
         if self._closing or self._failed_starts >= self._settings.start_failures:
-            slot.state = _State.GIVEN_UP
+            slot.state, slot.deadline = _State.GIVEN_UP, time.monotonic() + self._settings.again
         else:
             self._spawn(slot)
 
@@ -279,8 +302,11 @@ class RayPool:
     def _enforce_deadlines(self) -> None:
         for slot in self._slots:
             if slot.lease is not None and time.monotonic() >= slot.deadline:
+                kind: FailureKind = "deadline"
                 reason = f"ran longer than {self._settings.deadline:g} s"
-                self._events.append(Failed(slot.lease, "deadline", f"{slot.name}: {reason}", "", slot.name))
+                if slot.state is _State.CHECKING:
+                    kind, reason = "infrastructure", f"did not answer for {CHECK_SECONDS:g} s, before it got the lease"
+                self._events.append(Failed(slot.lease, kind, f"{slot.name}: {reason}", "", slot.name))
                 self._replace(slot, reason)
 
     def _require_somebody(self) -> None:

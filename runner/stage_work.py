@@ -73,27 +73,31 @@ class StageWork:
     def run(self, todo: Sequence[Unit], *, largest: int, first_lease: int) -> int:
         """Work off `todo` and what is cleared meanwhile, in leases of at most `largest` units; returns the next free lease ID."""
         queue = self._queue = LeaseQueue(todo, largest=largest, first_id=first_lease)
+        self._wait(0)  # whoever is there is admitted before it gets work
         while queue or self._in_flight:
             self._hand_out()
             if self._interrupt.requested and not self._in_flight:
                 raise Interrupted(f"interrupted in stage {self._stage}; what was in flight is committed")
-            answers: list[Done | Failed] = []
-            for event in self._executor.wait(_WAIT_SECONDS):
-                match event:
-                    case Joined(report):
-                        self._telemetry.joined(report)
-                        self._admit(report)
-                    case Left(worker, reason):
-                        self._telemetry.left(worker, reason)
-                    case _:
-                        answers.append(event)
-            self._take_in(answers)
+            self._wait(_WAIT_SECONDS)
             for held in self._in_flight.overdue():
                 error = f"{held.worker}: no answer within {self._in_flight.patience:g} s"
                 self._take_in([Failed(held.lease, "infrastructure", error, "", held.worker)])
             self._try_cleared()
             self._telemetry.working(in_flight=self._in_flight.units, workers=len(self._executor.workers()))
         return queue.next_id
+
+    def _wait(self, seconds: float) -> None:
+        answers: list[Done | Failed] = []
+        for event in self._executor.wait(seconds):
+            match event:
+                case Joined(report):
+                    self._telemetry.joined(report)
+                    self._admit(report)
+                case Left(worker, reason):
+                    self._telemetry.left(worker, reason)
+                case _:
+                    answers.append(event)
+        self._take_in(answers)
 
     def _hand_out(self) -> None:
         while self._queue and self._executor.slots() and not self._interrupt.requested:

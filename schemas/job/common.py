@@ -49,7 +49,7 @@ class Execution(Model):
         default=None,
         ge=64,
         le=1 << 30,
-        description="null (no limit) or an integer 64..1073741824: MiB an actor may claim beyond what it holds once it is ready",
+        description="null (its share of the host's memory) or an integer 64..1073741824: MiB an actor may claim once it is ready",
     )
 
 

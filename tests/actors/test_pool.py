@@ -99,12 +99,18 @@ def test_finding_is_told_apart(pool: RayPool) -> None:
     assert (failed(event).kind, failed(event).error) == ("finding", "bits differ")
 
 
-def test_memory_limit_raises_in_the_worker_and_spares_it(pool: RayPool) -> None:
-    before = [report.pid for report in pool.workers()]
+def test_memory_limit_raises_in_the_worker_which_is_replaced(pool: RayPool) -> None:
+    """What the lease has left behind in its worker must not be missed by the next one."""
+    before = {report.worker for report in pool.workers()}
     too_much, enough = outcomes(pool, lease(1, "allocate 1024"), lease(2, "allocate 64"))
-    assert failed(too_much).kind == "memory"
-    assert answer(enough) == 64 << 20
-    assert [report.pid for report in pool.workers()] == before
+    assert (failed(too_much).kind, answer(enough)) == ("memory", 64 << 20)
+    wait_until(pool, lambda _: pool.slots() == 2)
+    assert {report.worker for report in pool.workers()} & before == {answered_by(enough)}
+
+
+def answered_by(event: Event) -> str:
+    assert isinstance(event, Done)
+    return event.worker
 
 
 def test_crash_is_charged_to_its_lease_alone(pool: RayPool) -> None:

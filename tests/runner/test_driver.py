@@ -217,6 +217,7 @@ def test_a_fleet_of_another_kind_than_the_run_commits_nothing(tmp_path: Path, wh
     executor = DirectedExecutor(joining=[replace(worker_report("w0"), **{what: "other"})])
     with pytest.raises(InvalidInput, match=r"w0 on here: .* found other, allowed: .*, which the run was started with"):
         drive(tmp_path, executor)
+    assert not executor.leases
     assert not dataset(tmp_path)
     assert executor.closed == [True]
 
