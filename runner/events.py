@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -33,16 +33,43 @@ class EventsLog:
         os.close(self._descriptor)
 
 
+class EventsReader:
+    """Reads a log while a driver appends to it: each call of `new` gives the events that came since the one before.
+
+    read: the log's content from an offset on; b"" where there is no log yet.
+    """
+
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self._read = read
+        self._offset = 0
+
+    def new(self) -> Iterator[dict[str, Any]]:
+        data = self._read(self._offset)
+        whole = data[: data.rfind(b"\n") + 1]  # the rest is being written, or was torn
+        self._offset += len(whole)
+        return _parsed(whole)
+
+
 def read_events(path: Path) -> Iterator[dict[str, Any]]:
     """Events of the log at `path`, oldest first; lines that a kill tore are passed over."""
+    return _parsed(content_from(path, 0))
+
+
+def content_from(path: Path, offset: int) -> bytes:
+    """What stands in the log at `path` behind the first `offset` bytes."""
     try:
-        lines = path.read_bytes().splitlines()
+        with path.open("rb") as log:
+            log.seek(offset)
+            return log.read()
     except FileNotFoundError:
-        return
-    for line in lines:
+        return b""
+
+
+def _parsed(data: bytes) -> Iterator[dict[str, Any]]:
+    for line in data.splitlines():
         try:
             event = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(event, dict):
             yield event

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Group
-from rich.live import Live
 from rich.text import Text
 
 from runner.claim import holder
 from runner.cli.options import json_option, print_json, run_argument
+from runner.cli.watch import watch_run
 from runner.events import read_events
 from runner.protocol import ReportTable
 from runner.report import console, rich_table, set_aside
 from runner.run import Run, open_run
-
-WATCH_SECONDS = 1.0
 
 
 @click.command()
@@ -32,16 +29,9 @@ def status(run: Path, watch: bool, as_json: bool) -> None:
         print_json(_status(open_run(run)))
         return
     out = console()
-    if not watch:
-        out.print(_rendered(_status(open_run(run))))
-        return
-    with Live(console=out, auto_refresh=False) as live:
-        while True:
-            state = _status(open_run(run))
-            live.update(_rendered(state), refresh=True)
-            if state["driver"] is None:
-                return
-            time.sleep(WATCH_SECONDS)
+    if watch:
+        watch_run(out, open_run(run))
+    out.print(_rendered(_status(open_run(run))))
 
 
 def _status(run: Run) -> dict[str, Any]:
