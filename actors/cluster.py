@@ -70,7 +70,7 @@ class Cluster:
         It listens on all interfaces, so token authentication is on, with a token of its own that only this user can read. The
         directory is a short path of its own (socket names have 107 characters), so `ray` commands and other runs do not meet it.
         """
-        _quieten()
+        quieten()
         base = Path(os.environ.get("RAY_TMPDIR", "/tmp")).resolve()
         _sweep(base)
         directory, lock = _locked_directory(base)
@@ -107,7 +107,7 @@ class Cluster:
         target = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
         if target != "auto":
             require_listener(target)
-        _quieten()
+        quieten()
         try:
             _init(address=address)
         except Exception as error:
@@ -197,10 +197,11 @@ def require_listener(address: str) -> None:
         raise ClusterUnreachable(f"nothing answers at {address}: {error.strerror or error}") from None
 
 
-def _quieten() -> None:
+def quieten() -> None:
     """Keep Ray from writing to this process's output: what happens to workers is reported as events."""
     # Its warnings are about defaults (token mode, the size of /dev/shm), which are chosen here.
-    logging.getLogger("ray").setLevel(logging.ERROR)
+    for name in ("ray", "ray.dashboard.modules.dashboard_sdk", "ray.dashboard.modules.job.sdk"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     # With `log_to_driver=False` it still prints a paragraph for every dead worker, to standard output, which belongs to --json.
     ray._private.worker._worker_logs_enabled = False
 

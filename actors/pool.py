@@ -22,9 +22,13 @@ from actors.actor import WorkerActor
 from actors.cluster import Cluster, available_cpus
 from actors.executor import Event, Execute, Failed, FailureKind, Joined, Left, WorkerReport, WorkerSpec
 from actors.fleet import admit
+from actors.survey import room_for, survey
 from actors.worker import Outcome, one_line
 from schemas.errors import ClusterUnreachable, RunnerError
 from schemas.unit import Lease
+
+GROWTH_SECONDS = 5.0
+"""Between two looks for hosts that joined."""
 
 FETCH_SECONDS = 60.0
 """A result that is announced but does not arrive in this time counts as lost."""
@@ -97,6 +101,7 @@ class RayPool:
         self._last_start_error: RunnerError | str = ""
         self._nobody_since = 0.0
         self._neighbours = 1  # most workers on one host
+        self._next_growth = 0.0
 
     def start(self) -> None:
         """Wait for all workers, at most `start_timeout`, and GATHER_SECONDS once one is ready; others join as they come."""
@@ -107,11 +112,13 @@ class RayPool:
             self._cluster = Cluster.embed(max(cpus, count * threads))
         else:
             self._cluster = Cluster.connect(settings.address)
-            # By host: the CPUs that one has left over do not hold a worker together with those of another.
-            count = settings.actors or max(1, sum(host.cpus // threads for host in self._cluster.hosts()))
-        self._neighbours = max([1, *(min(count, host.cpus // threads) for host in self._cluster.hosts())])
+            count = 0
         self._nobody_since = time.monotonic()
         try:
+            if settings.address is not None:
+                survey(self._cluster, self._spec, _actor_environment(threads))
+                count = max(1, self._room())
+            self._count_neighbours(count)
             self._slots = [_Slot(index) for index in range(count)]
             for slot in self._slots:
                 self._spawn(slot)
@@ -130,6 +137,25 @@ class RayPool:
             self.close(kill=True)
             raise
         self._started = True
+
+    def _room(self) -> int:
+        """Workers that fit the cluster now, with CPUs for all their threads, and no more than are asked for."""
+        room = room_for(self._cluster.hosts(), self._spec.threads) if self._cluster is not None else 0
+        return room if self._settings.actors is None else min(room, self._settings.actors)
+
+    def _grow(self) -> None:
+        """Use hosts that joined a cluster after the start."""
+        if self._settings.address is None or self._closing or time.monotonic() < self._next_growth:
+            return
+        self._next_growth = time.monotonic() + GROWTH_SECONDS
+        while len(self._slots) < self._room():
+            self._slots.append(_Slot(len(self._slots)))
+            self._count_neighbours(len(self._slots))
+            self._spawn(self._slots[-1])
+
+    def _count_neighbours(self, workers: int) -> None:
+        hosts = [] if self._cluster is None else self._cluster.hosts()
+        self._neighbours = max([1, *(min(workers, host.cpus // self._spec.threads) for host in hosts)])
 
     def slots(self) -> int:
         return sum(slot.state is _State.IDLE for slot in self._slots)
@@ -195,6 +221,7 @@ class RayPool:
         """Take in every answer that is there, waiting for the first until `timeout`, a deadline or the end of patience."""
         if self._cluster is not None:
             self._cluster.require()
+            self._grow()
         now = time.monotonic()
         for slot in self._slots:
             if slot.state is _State.GIVEN_UP and now >= slot.deadline and self.workers() and not self._closing:

@@ -16,8 +16,10 @@ import click
 
 from runner.cli.annotate import annotate
 from runner.cli.audit import audit
+from runner.cli.cancel import cancel
 from runner.cli.doctor import doctor
 from runner.cli.export import export
+from runner.cli.logs import logs
 from runner.cli.ls import ls
 from runner.cli.plan import plan
 from runner.cli.resume import resume
@@ -51,7 +53,9 @@ def cli() -> None:
     """
 
 
-for command in (submit, plan, status, ls, show, export, annotate, audit, verify, resume, retry, doctor, schema):
+COMMANDS = (submit, plan, status, logs, cancel, ls, show, export, annotate, audit, verify, resume, retry, doctor, schema)
+
+for command in COMMANDS:
     cli.add_command(command)
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import click
+
+from runner.remote import is_head
+from schemas.errors import InvalidInput
+from schemas.text_file import shown
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value, for errors too.")
 run_argument = click.argument("run", type=click.Path(path_type=Path))
@@ -22,10 +27,46 @@ set_option = click.option(
     metavar="KEY=VALUE",
     help="Replace one key of the job file, such as --set fork.layer=3 or --set horizons=[4,8]; may be repeated.",
 )
+
+
+class Address(click.ParamType[str]):
+    """Where the work is done. Refused here what is none, before anything is written."""
+
+    name = "address"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        if not (text in ("inline", "auto") or is_head(text) or re.fullmatch(r"[^/\s]+:\d{1,5}", text)):
+            raise InvalidInput("--address", "", shown(text), "http://HOST:PORT, auto, HOST:PORT or inline")
+        return text
+
+
 address_option = click.option(
     "--address",
-    help="Where the work is done: 'auto' or HOST:PORT joins a Ray cluster, 'inline' works in this very process.  "
-    "[default: Ray, started on this machine for this run]",
+    type=Address(),
+    metavar="WHERE",
+    help="Where the work is done: http://HEAD:8265 has a Ray cluster carry it out, 'auto' or HOST:PORT joins one that this "
+    "machine is a node of, 'inline' works in this very process.  [default: Ray, started on this machine for this run]",
+)
+
+
+class HeadAddress(Address):
+    """The Jobs API of a cluster's head, which is where its runs can be asked for."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not is_head(str(value)):
+            raise InvalidInput("--address", "", shown(str(value)), "http://HOST:PORT of the head's dashboard")
+        return str(value)
+
+
+head_option = click.option(
+    "--address",
+    type=HeadAddress(),
+    metavar="URL",
+    help="The cluster that carries the run out: http://HEAD:8265.  [default: the run lies here]",
+)
+no_wait_option = click.option(
+    "--no-wait", is_flag=True, help="On a cluster: print what was submitted, and do not follow it to its end."
 )
 actors_option = click.option("--actors", type=click.IntRange(1, 4096), help="Worker processes.  [default: as many as fit]")
 threads_option = click.option("--threads", type=click.IntRange(1, 256), help="Threads of each worker's decoder.")

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import click
 
-from runner.cli.options import actors_option, address_option, json_option, run_argument, threads_option
+from runner.cli.options import actors_option, address_option, json_option, no_wait_option, run_argument, threads_option
+from runner.cli.remote_driver import go_on
 from runner.cli.submit import drive
 from runner.preflight import Prepared, prepare
+from runner.remote import is_head
 from runner.run import open_run
 from schemas.job_file import JobFile
 
@@ -18,12 +20,16 @@ from schemas.job_file import JobFile
 @address_option
 @actors_option
 @threads_option
+@no_wait_option
 @json_option
-def resume(*, run: Path, address: str | None, actors: int | None, threads: int | None, as_json: bool) -> None:
+def resume(*, run: Path, address: str | None, actors: int | None, threads: int | None, no_wait: bool, as_json: bool) -> None:
     """Go on with the run in the directory RUN where it was stopped.
 
     Nothing but the directory is needed: it holds the job and the prompts. The number of workers may be another one each time.
     """
+    if is_head(address):
+        go_on("resume", str(address), run, actors, threads, wait=not no_wait, as_json=as_json)
+        return
     drive(prepare_again(run, actors, threads), run, address, as_json=as_json)
 
 

@@ -13,6 +13,7 @@ from runner.cli.options import (
     default_run_dir,
     job_argument,
     json_option,
+    no_wait_option,
     print_json,
     run_dir_option,
     set_option,
@@ -20,9 +21,11 @@ from runner.cli.options import (
     threads_option,
 )
 from runner.cli.plan import print_plan
+from runner.cli.remote_driver import follow_or_leave
 from runner.interrupt import Interrupt
 from runner.preflight import Prepared, prepare
 from runner.progress import Bar, Lines, Progress, Silent
+from runner.remote import Head, is_head, there
 from runner.report import console, print_report, report_as_dict
 from runner.run import carry_out, make_executor
 from runner.run_directory import run_directory
@@ -37,6 +40,7 @@ from schemas.job_file import load_job
 @threads_option
 @set_option
 @click.option("--dry-run", is_flag=True, help="Check everything, show the plan, run and write nothing.")
+@no_wait_option
 @json_option
 def submit(
     *,
@@ -47,14 +51,25 @@ def submit(
     threads: int | None,
     overrides: tuple[str, ...],
     dry_run: bool,
+    no_wait: bool,
     as_json: bool,
 ) -> None:
     """Carry out the job file JOB and print what it found.
 
     A run that was stopped goes on where it was, whatever stopped it; a finished one is only reported. Ctrl-C finishes and keeps
     what is in flight; a second one stops at once.
+
+    At http://HEAD:8265 the job file and its catalog travel, and the driver runs on the head; it goes on when this command is
+    killed. The run directory is a path there.
     """
-    prepared = prepare(load_job(job, [*overrides, *spreading(actors, threads)]))
+    job_file = load_job(job, [*overrides, *spreading(actors, threads)])
+    if is_head(address) and not dry_run:
+        place = there(run_dir)
+        head = Head(str(address))
+        submission = head.submit(job_file, place, ["--json"] if as_json else [])
+        follow_or_leave(head, submission, place, wait=not no_wait, as_json=as_json)
+        return
+    prepared = prepare(job_file)
     root = run_dir or default_run_dir(prepared.experiment.job.name)
     if dry_run:
         print_plan(prepared, root, as_json=as_json)

@@ -1,0 +1,205 @@
+"""Hosts on one machine: network namespaces on a bridge, each with a name, processes and mounts of its own, and Ray on each.
+
+Needs root and iproute2. The process that makes them is a host of its own beside them, on the bridge. A host's link can be cut,
+all its processes can be killed, files can be hidden from it. Only processes in the namespaces made here are ever killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+GCS_PORT = 6379
+DASHBOARD_PORT = 8265
+
+HEALTH = {
+    # As in cluster.yaml.
+    "RAY_health_check_initial_delay_ms": "5000",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "5000",
+    "RAY_health_check_failure_threshold": "5",
+}
+
+PATIENCE_SECONDS = 60.0
+
+
+def unavailable() -> str:
+    """Why there can be no hosts here, or ""."""
+    if os.geteuid() != 0:
+        return "needs root, for network namespaces"
+    if shutil.which("ip") is None:
+        return "needs the command ip (iproute2)"
+    probe = f"rp{os.getpid()}"
+    made = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True, check=False)
+    if made.returncode:
+        return f"network namespaces cannot be made here: {made.stderr.strip()}"
+    subprocess.run(["ip", "netns", "del", probe], check=False)
+    return ""
+
+
+def ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True)
+
+
+class Hosts:
+    """`count` hosts with `cpus` CPUs each; host 0 is the head. `start` starts Ray on one, `close` takes everything away."""
+
+    def __init__(self, count: int = 3, cpus: int = 2) -> None:
+        self.count, self.cpus = count, cpus
+        self._tag = f"r{os.getpid() % 100_000}"
+        self._net = f"10.77.{os.getpid() % 250}"
+        self._bridge = f"{self._tag}b"
+        self._directory = Path(tempfile.mkdtemp(prefix="rh", dir="/tmp"))  # short, as socket names have 107 characters
+        self._started: list[subprocess.Popen[bytes]] = []
+        self._starts = 0
+        self._mounts: dict[int, list[tuple[Path, Path]]] = {}
+        self.token = self._directory / "token"
+        self.token.touch(mode=0o600)
+        self.token.write_text(secrets.token_hex(32))
+        ip("link", "add", self._bridge, "type", "bridge")
+        ip("addr", "add", f"{self._net}.1/24", "dev", self._bridge)
+        ip("link", "set", self._bridge, "up")
+        for host in range(count):
+            ip("netns", "add", self._namespace(host))
+            ip("link", "add", self._link(host), "type", "veth", "peer", "name", "eth0", "netns", self._namespace(host))
+            ip("link", "set", self._link(host), "master", self._bridge, "up")
+            ip("-n", self._namespace(host), "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
+            ip("-n", self._namespace(host), "link", "set", "eth0", "up")
+            ip("-n", self._namespace(host), "link", "set", "lo", "up")
+
+    @property
+    def url(self) -> str:
+        """Address of the Jobs API."""
+        return f"http://{self.address(0)}:{DASHBOARD_PORT}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a process needs to be let in."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        root = str(Path(__file__).parents[2])
+        # The interpreter that runs the tests comes first, as an installation's environment would.
+        return kept | {
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]),
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": str(self.token),
+            "RAY_USAGE_STATS_ENABLED": "0",
+        }
+
+    def address(self, host: int) -> str:
+        return f"{self._net}.{10 + host}"
+
+    def hide(self, host: int, path: Path, behind: Path) -> None:
+        """From its next start on, a host sees the directory `behind` where others see the directory `path`."""
+        self._mounts.setdefault(host, []).append((behind, path))
+
+    def start(self, *hosts: int) -> None:
+        """Start Ray on these hosts, the head first, and wait until each says that it runs."""
+        for host in hosts:
+            self._starts += 1
+            temp = self._directory / f"t{self._starts}"
+            options = [f"--node-ip-address={self.address(host)}", f"--num-cpus={self.cpus}", f"--object-store-memory={128 << 20}"]
+            options += ["--disable-usage-stats", "--block", f"--temp-dir={temp}"]
+            if host == 0:
+                dashboard = [
+                    f"--dashboard-host={self.address(0)}",
+                    f"--dashboard-port={DASHBOARD_PORT}",
+                    "--include-dashboard=true",
+                ]
+                options += ["--head", f"--port={GCS_PORT}", *dashboard]
+            else:
+                options += [f"--address={self.address(0)}:{GCS_PORT}"]
+            log = self._directory / f"start{self._starts}.log"
+            script = [f"hostname host{host}", *(f"mount --bind '{a}' '{b}'" for a, b in self._mounts.get(host, ()))]
+            script.append('exec "$0" "$@"')
+            command = [
+                "unshare",
+                "--uts",
+                "sh",
+                "-ec",
+                "\n".join(script),
+                sys.executable,
+                "-m",
+                "ray.scripts.scripts",
+                "start",
+                *options,
+            ]
+            with log.open("wb") as output:
+                self._started.append(self.popen(host, *command, environment=HEALTH, stdout=output))
+            end = time.monotonic() + PATIENCE_SECONDS
+            while "Ray runtime started" not in log.read_text():
+                if time.monotonic() > end or self._started[-1].poll() is not None:
+                    raise RuntimeError(f"Ray did not start on host {host}:\n{log.read_text()}")
+                time.sleep(0.1)
+
+    def popen(
+        self, host: int | None, *command: str, environment: Mapping[str, str] | None = None, stdout: object = subprocess.PIPE
+    ) -> subprocess.Popen[bytes]:
+        """A process on a host, or beside them for None, in a session of its own."""
+        prefix = [] if host is None else ["ip", "netns", "exec", self._namespace(host)]
+        return subprocess.Popen(
+            [*prefix, *command],
+            env=self.environment | dict(environment or {}),
+            stdout=stdout,  # type: ignore[call-overload]
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def run(
+        self, host: int | None, *command: str, environment: Mapping[str, str] | None = None, timeout: float = 300
+    ) -> tuple[int, str]:
+        """(exit code, output) of a process on a host, or beside them for None."""
+        process = self.popen(host, *command, environment=environment)
+        try:
+            output, _ = process.communicate(timeout=timeout)
+        finally:
+            process.kill()
+        return process.returncode, output.decode()
+
+    def cut(self, host: int) -> None:
+        ip("link", "set", self._link(host), "down")
+
+    def heal(self, host: int) -> None:
+        ip("link", "set", self._link(host), "up")
+
+    def pids(self, host: int) -> list[int]:
+        listed = subprocess.run(["ip", "netns", "pids", self._namespace(host)], capture_output=True, text=True, check=False)
+        return [int(pid) for pid in listed.stdout.split()]
+
+    def kill(self, *hosts: int) -> None:
+        """Kill every process on these hosts at once, as a power cut would."""
+        for host in hosts:
+            while pids := self.pids(host):
+                for pid in pids:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                for process in self._started:
+                    process.poll()
+                time.sleep(0.05)
+
+    def logs(self) -> Sequence[Path]:
+        """Everything that Ray wrote on any host."""
+        return [path for path in self._directory.rglob("*") if path.is_file() and path != self.token and not path.is_symlink()]
+
+    def close(self) -> None:
+        self.kill(*range(self.count))
+        for host in range(self.count):
+            subprocess.run(["ip", "netns", "del", self._namespace(host)], check=False)
+            subprocess.run(["ip", "link", "del", self._link(host)], check=False, capture_output=True)
+        subprocess.run(["ip", "link", "del", self._bridge], check=False)
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _namespace(self, host: int) -> str:
+        return f"{self._tag}h{host}"
+
+    def _link(self, host: int) -> str:
+        return f"{self._tag}v{host}"
