@@ -18,7 +18,7 @@ from runner.disk import Disk, make_directories
 from runner.driver import Driver
 from runner.events import EventsLog
 from runner.interrupt import Interrupt
-from runner.metrics import NoMetrics
+from runner.metrics import Metrics, NoMetrics
 from runner.paths import RunPaths
 from runner.progress import Progress, Silent
 from runner.protocol import Committed, Experiment
@@ -170,6 +170,7 @@ def drive(
     about: Experiment | None = None,
     interrupt: Interrupt | None = None,
     progress: Progress | None = None,
+    metrics: Metrics | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> RunStore:
     store = open_store(root, disk)
@@ -180,7 +181,7 @@ def drive(
             about or experiment(),
             executor or DirectedExecutor(),
             build_id="build",
-            telemetry=Telemetry(events, progress or Silent(), NoMetrics()),
+            telemetry=Telemetry(events, progress or Silent(), metrics or NoMetrics()),
             interrupt=interrupt or Interrupt(lambda: None),
             clock=clock,
         )
