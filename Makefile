@@ -12,7 +12,11 @@ CXX ?= g++
 # every protocol of the study, the short jobs first
 STUDY_JOBS := replay canonical propagation post_mhc persistent_state intermediates persistent sweep event_direction breadth
 
-.PHONY: breadth study test test-all lint cpp-test oracle clean
+# where results.json and the plots of `make bench` go, and a Python with the peers' packages (extra bench-peers)
+OUT ?= build/benchmarks/results
+PEERS ?= $(BIN)/python
+
+.PHONY: breadth study test test-all lint cpp-test oracle bench bench-peers clean
 
 breadth: $(VENV)/installed
 	$(BIN)/runner submit jobs/breadth.yaml --run-dir $(RUN)
@@ -39,6 +43,14 @@ lint: $(VENV)/installed
 	$(BIN)/mypy
 	$(CXX) -std=c++20 -fsyntax-only -Wall -Wextra -Werror -DRUNNER_BUILD_ID='""' $$($(BIN)/python -m pybind11 --includes) -Ikernels/src kernels/src/bindings/*.cpp
 
+# What the machine could do, what we do with it, what others do: a table, results.json and plots (docs/performance.md). On an idle machine.
+bench: $(VENV)/installed-bench
+	$(BIN)/python -m benchmarks --out $(OUT) --peers-python $(PEERS)
+
+# the peers, into the same environment; llama.cpp is compiled for this CPU, which takes minutes
+bench-peers: $(VENV)/installed-bench
+	CMAKE_ARGS="-DGGML_NATIVE=ON" $(BIN)/pip install --quiet --no-binary llama-cpp-python --editable '.[test,lint,bench,bench-peers]'
+
 # C++ tests of the core, without Python, under the address and undefined-behaviour sanitizers
 cpp-test:
 	$(MAKE) -C tests/kernels/cpp -j2
@@ -56,6 +68,10 @@ $(VENV)/bin/pip:
 # since each install compiles the extension anew.
 $(VENV)/installed: $(VENV)/bin/pip $(SOURCES)
 	$(BIN)/pip install --quiet --editable '.[test,lint]'
+	touch $@
+
+$(VENV)/installed-bench: $(VENV)/installed
+	$(BIN)/pip install --quiet --editable '.[test,lint,bench]'
 	touch $@
 
 $(VENV)/installed-oracle: $(VENV)/installed

@@ -1,0 +1,173 @@
+"""`python -m benchmarks`: measure everything, print a table, write results.json and the plots made from it.
+
+The limits of the machine are measured in the same run, and figures stand beside their share of them. Peers are optional: those
+whose packages the Python named by --peers-python lacks are named as absent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import kernels
+from benchmarks import ROOT, disk, machine
+from benchmarks.plot import write_plots
+from benchmarks.projection import project
+from benchmarks.synthetic import write_zero_flash
+from benchmarks.table import print_tables
+
+NATIVE = ROOT / "build" / "benchmarks"
+
+PEERS = {"transformers": ("torch", "transformers"), "llama_cpp": ("llama_cpp", "gguf")}
+"""Module under benchmarks.peers -> packages that it needs."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run of the benchmarks is told. quick: fewer repetitions, to see that everything works."""
+
+    threads: int
+    quick: bool
+    scratch: Path
+    peers_python: str
+
+    @property
+    def repetitions(self) -> int:
+        return 2 if self.quick else 7
+
+    @property
+    def thread_counts(self) -> list[str]:
+        return [str(threads) for threads in sorted({1, self.threads})]
+
+
+def run_json(command: Sequence[object], **environment: str) -> Any:
+    """What a program prints, as JSON. Its errors go where ours go."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+    )
+    return json.loads(done.stdout)
+
+
+def own(module: str, *arguments: str | Path, **environment: str) -> Any:
+    return run_json([sys.executable, "-m", f"benchmarks.{module}", *arguments], **environment)
+
+
+def limits(settings: Settings) -> Any:
+    command: list[object] = [NATIVE / "limits", "--threads", str(settings.threads), "--repetitions", str(settings.repetitions)]
+    return run_json(command)
+
+
+def products(settings: Settings) -> Any:
+    command: list[object] = [NATIVE / "products", "--threads", str(settings.threads), "--repetitions", str(settings.repetitions)]
+    return run_json([*command, "--quick", str(int(settings.quick))])
+
+
+def disk_bandwidth(settings: Settings) -> Any:
+    return disk.measure(settings.scratch, 512 if settings.quick else 4096)
+
+
+def decoding(settings: Settings) -> Any:
+    """Every instruction set this CPU has, the scalar one with few tokens; and fp32 numerics, whose tokens are the peers' too."""
+    features = kernels.cpu_features()
+    wider = [isa for isa, feature in (("avx2", "avx2"), ("avx512", "avx512dq")) if features.get(feature)]
+    common = ("--threads", *settings.thread_counts, "--repetitions", str(settings.repetitions))
+    found = [own("decoding", *common, RUNNER_ISA=isa) for isa in wider]
+    found.append(own("decoding", *common, "--numerics", "fp32"))
+    found.append(own("decoding", "--threads", "1", "--rows", "1", "8", "--steps", "8", "--repetitions", "1", RUNNER_ISA="scalar"))
+    return found
+
+
+def sweep(settings: Settings) -> Any:
+    return own("sweep", "--threads", *settings.thread_counts, "--repetitions", "1" if settings.quick else "3")
+
+
+def branches(_: Settings) -> Any:
+    return own("branches")
+
+
+def full_geometry(settings: Settings) -> Any:
+    with tempfile.TemporaryDirectory(dir=settings.scratch) as directory:
+        write_zero_flash(Path(directory) / "flash")
+        return own("full_geometry", Path(directory) / "flash", "--threads", str(settings.threads))
+
+
+def peers(settings: Settings) -> Any:
+    found = {}
+    for module, packages in PEERS.items():
+        imports = subprocess.run([settings.peers_python, "-c", f"import {', '.join(packages)}"], capture_output=True, check=False)
+        if imports.returncode:
+            found[module] = {"absent": f"no {' and '.join(packages)} in {settings.peers_python}"}
+            continue
+        command = [settings.peers_python, "-m", f"benchmarks.peers.{module}", kernels.builtin_checkpoint()]
+        repetitions = str(1 if settings.quick else 3)
+        found[module] = run_json([*command, "--threads", *settings.thread_counts, "--repetitions", repetitions])
+    return found
+
+
+MEASUREMENTS: dict[str, Callable[[Settings], Any]] = {
+    "limits": limits,
+    "disk": disk_bandwidth,
+    "products": products,
+    "decoding": decoding,
+    "sweep": sweep,
+    "branches": branches,
+    "full_geometry": full_geometry,
+    "peers": peers,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="beside 1; default: all cores")
+    parser.add_argument(
+        "--only", nargs="+", choices=MEASUREMENTS, default=list(MEASUREMENTS), help="measure these; limits always"
+    )
+    parser.add_argument("--quick", action="store_true", help="few repetitions, to see that it works")
+    parser.add_argument("--busy", action="store_true", help="measure on a machine that does other things; the results say so")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "benchmarks" / "results", help="for results.json and plots")
+    parser.add_argument(
+        "--scratch", type=Path, default=ROOT / "build" / "benchmarks", help="on the disk to measure; 4 GB for a while"
+    )
+    parser.add_argument("--peers-python", default=sys.executable, help="Python that has the peers' packages")
+    parser.add_argument("--table", type=Path, metavar="RESULTS", help="measure nothing, print the table of a results.json")
+    options = parser.parse_args(arguments)
+    if options.table:
+        print_tables(json.loads(options.table.read_text()))
+        return 0
+    try:
+        if not options.busy:
+            machine.require_idle()
+    except machine.Busy as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 2
+    results: dict[str, Any] = {"machine": machine.describe(), "quick": options.quick}
+    subprocess.run(["make", "-s", "-C", ROOT / "benchmarks" / "native"], check=True)
+    settings = Settings(options.threads, options.quick, options.scratch, options.peers_python)
+    for name, measure in MEASUREMENTS.items():
+        if name in options.only or name == "limits":
+            print(f"measuring {name}", file=sys.stderr, flush=True)
+            results[name] = measure(settings)
+    if {"products", "sweep", "full_geometry", "disk"} <= results.keys():
+        results["projection"] = project(results)
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    write_plots(results, options.out)
+    print_tables(results)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""Bytes that a branch of a fork takes on the embedded checkpoint: `python -m benchmarks.branches`, JSON on standard output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import kernels
+from benchmarks.memory import heap_bytes
+from benchmarks.workload import prompts
+
+
+def branch_bytes(decoder: kernels.Decoder, prompt: Sequence[int], branches: int, tokens: int) -> dict[str, object]:
+    """Heap bytes a branch after forking, and after `tokens` steps of its own; beside them the bytes of a whole copied state."""
+    parent = decoder.new_state()
+    decoder.step([kernels.Row(parent, prompt)])
+    whole = 4 * parent.value_count()
+    decoder.step([kernels.Row(parent.fork(), [2])])  # what the decoder keeps for itself is allocated before
+    before = heap_bytes()
+    states = [parent.fork() for _ in range(branches)]
+    forked = heap_bytes()
+    for step in range(tokens):
+        decoder.step([kernels.Row(state, [2 + (step + place) % 7]) for place, state in enumerate(states)])
+    after = heap_bytes()
+    return {
+        "branches": branches,
+        "prompt_tokens": len(prompt),
+        "tokens": tokens,
+        "copied_state_bytes": whole,
+        "fork_bytes": (forked - before) / branches,
+        "branch_bytes": (after - before) / branches,
+    }
+
+
+def main() -> None:
+    decoder = kernels.Decoder(kernels.Checkpoint.open(kernels.builtin_checkpoint()))
+    prompt = [token for part in prompts(4) for token in part]
+    print(json.dumps([branch_bytes(decoder, prompt, branches=720, tokens=tokens) for tokens in (1, 8)]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Time llama.cpp on the checkpoint: `python -m benchmarks.peers.llama_cpp CHECKPOINT --threads N --rows 1 8 64` prints JSON.
+
+The same weights (gguf_file), the same prompts, one greedy token a step for all rows in one llama_decode. Needs llama-cpp-python
+and gguf.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import llama_cpp
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.peers.gguf_file import write_gguf
+from benchmarks.workload import PROMPT_LENGTH, STEPS, VOCABULARY, time_decoder
+
+POSITIONS = PROMPT_LENGTH + max(STEPS.values()) + 8
+
+
+class Context:
+    """A llama.cpp context with a sequence for each row."""
+
+    def __init__(self, model: object, rows: int, threads: int) -> None:
+        parameters = llama_cpp.llama_context_default_params()
+        parameters.n_ctx = rows * POSITIONS
+        parameters.n_batch = parameters.n_ubatch = max(rows * PROMPT_LENGTH, 64)
+        parameters.n_seq_max = rows
+        parameters.n_threads = parameters.n_threads_batch = threads
+        self._context = llama_cpp.llama_init_from_model(model, parameters)
+        if not self._context:
+            raise RuntimeError("llama.cpp makes no context of this model")
+        self._batch = llama_cpp.llama_batch_init(parameters.n_batch, 0, 1)
+        self._position = 0
+
+    def feed(self, tokens: Sequence[Sequence[int]]) -> list[int]:
+        batch, last = self._batch, []
+        batch.n_tokens = 0
+        for row, ids in enumerate(tokens):
+            for offset, token in enumerate(ids):
+                place = batch.n_tokens
+                batch.token[place], batch.pos[place] = token, self._position + offset
+                batch.n_seq_id[place], batch.seq_id[place][0] = 1, row
+                batch.logits[place] = offset == len(ids) - 1
+                batch.n_tokens += 1
+            last.append(batch.n_tokens - 1)
+        if code := llama_cpp.llama_decode(self._context, batch):
+            raise RuntimeError(f"llama_decode gave {code}")
+        self._position += len(tokens[0])
+        return [int(np.argmax(self._logits(place))) for place in last]
+
+    def _logits(self, place: int) -> npt.NDArray[np.float32]:
+        pointer = llama_cpp.llama_get_logits_ith(self._context, place)
+        return np.ctypeslib.as_array(ctypes.cast(pointer, ctypes.POINTER(ctypes.c_float)), (VOCABULARY,))
+
+    def close(self) -> None:
+        llama_cpp.llama_batch_free(self._batch)
+        llama_cpp.llama_free(self._context)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1])
+    parser.add_argument("--rows", type=int, nargs="+", default=list(STEPS))
+    parser.add_argument("--repetitions", type=int, default=5)
+    options = parser.parse_args()
+    quiet = llama_cpp.llama_log_callback(lambda _level, _text, _data: None)
+    llama_cpp.llama_log_set(quiet, None)
+    llama_cpp.llama_backend_init()
+    timings = []
+    with tempfile.TemporaryDirectory() as directory:
+        file = write_gguf(options.checkpoint, Path(directory) / "checkpoint.gguf")
+        model = llama_cpp.llama_model_load_from_file(str(file).encode(), llama_cpp.llama_model_default_params())
+        if not model:
+            raise RuntimeError("llama.cpp does not load the file")
+        for threads in options.threads:
+            for rows in options.rows:
+                timing = time_decoder(partial(Context, model, rows, threads), rows, threads, options.repetitions)
+                timings.append(timing.as_json())
+    print(json.dumps({"version": llama_cpp.__version__, "timings": timings}))
+
+
+if __name__ == "__main__":
+    main()
