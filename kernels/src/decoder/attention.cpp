@@ -10,11 +10,11 @@
 namespace kernels {
 namespace {
 
-// What an item attends to: rows are held, since a later token of the same chunk may replace them in the window.
+// What an item attends to. A later token of the same chunk may replace a row in the window: the journal keeps it alive.
 struct Keys {
-  std::vector<RowPtr> window;     // oldest first
+  const float** list = nullptr;   // window, oldest first, then compressed rows in attention order
+  int window = 0, count = 0;
   int finished = 0;               // compressed rows that existed when this token was done with its compressor
-  std::vector<const float*> list; // window, then compressed rows in attention order
 };
 
 // Window write and compressors, token after token: the only stage that a chunk's tokens must walk through in turn.
@@ -23,12 +23,20 @@ void advance_state(Pass& pass, int l, std::int64_t i, const Buffer& kv, const Co
   const Layer& layer = pass.model.layers[l];
   const Item& item = pass.items[i];
   LayerState& state = pass.states[item.row]->layers[l];
+  Journal& journal = pass.journals[item.row];
   const std::int64_t p = item.position, window = c.sliding_window;
-  state.window[p % window] = make_row(kv[i], c.head_dim);
-  if (layer.ratio != 0) advance(pass, layer.compressor, false, p, main, state.main);
-  if (layer.ratio == 4) advance(pass, layer.indexer.compressor, true, p, index, state.index);
-  for (std::int64_t q = std::max<std::int64_t>(0, p - window + 1); q <= p; ++q) keys.window.push_back(state.window[q % window]);
+  journal.replace(state.window[p % window], make_row(kv[i], c.head_dim));
+  if (layer.ratio != 0) advance(pass, layer.compressor, false, p, main, state.main, journal);
+  if (layer.ratio == 4) advance(pass, layer.indexer.compressor, true, p, index, state.index, journal);
+  for (std::int64_t q = std::max<std::int64_t>(0, p - window + 1); q <= p; ++q) keys.list[keys.window++] = state.window[q % window].get();
+  keys.count = keys.window;
   keys.finished = static_cast<int>(state.main.rows.size());
+}
+
+// Keys that an item at `position` attends to at most.
+std::int64_t most_keys(const Config& c, int ratio, std::int64_t position) {
+  const std::int64_t window = std::min<std::int64_t>(position + 1, c.sliding_window), finished = ratio == 0 ? 0 : (position + 1) / ratio;
+  return window + (ratio == 4 ? std::min<std::int64_t>(finished, c.index_topk) : finished);
 }
 
 }  // namespace
@@ -38,21 +46,23 @@ void attention(Pass& pass, int l) {
   const Layer& layer = pass.model.layers[l];
   const bool compressed = layer.ratio != 0, indexed = layer.ratio == 4, round = pass.official;
   const std::int64_t n = pass.count();
+  Arena& arena = pass.arena;
+  const Arena::Scope scope(arena);
   const int hd = c.head_dim, heads = c.num_attention_heads;
 
   // projections of the normed input; the compressors' stay FP32
-  Buffer qr(n, c.q_lora_rank), qr8(n, c.q_lora_rank), kv(n, hd), c_kv, c_score, i_kv, i_score, i_weights;
+  Buffer qr(arena, n, c.q_lora_rank), qr8(arena, n, c.q_lora_rank), kv(arena, n, hd), c_kv, c_score, i_kv, i_score, i_weights;
   std::vector<LinearTask> tasks = {pass.task(layer.wq_a, pass.x, pass.x8, qr, true), pass.task(layer.wkv, pass.x, pass.x8, kv, true)};
   if (compressed) {
-    c_kv = Buffer(n, layer.compressor.width);
-    c_score = Buffer(n, layer.compressor.width);
+    c_kv = Buffer(arena, n, layer.compressor.width);
+    c_score = Buffer(arena, n, layer.compressor.width);
     tasks.push_back(pass.task(layer.compressor.wkv, pass.x, pass.x8, c_kv, false));
     tasks.push_back(pass.task(layer.compressor.wgate, pass.x, pass.x8, c_score, false));
   }
   if (indexed) {
-    i_kv = Buffer(n, layer.indexer.compressor.width);
-    i_score = Buffer(n, layer.indexer.compressor.width);
-    i_weights = Buffer(n, c.index_n_heads);
+    i_kv = Buffer(arena, n, layer.indexer.compressor.width);
+    i_score = Buffer(arena, n, layer.indexer.compressor.width);
+    i_weights = Buffer(arena, n, c.index_n_heads);
     tasks.push_back(pass.task(layer.indexer.compressor.wkv, pass.x, pass.x8, i_kv, false));
     tasks.push_back(pass.task(layer.indexer.compressor.wgate, pass.x, pass.x8, i_score, false));
     tasks.push_back(pass.task(layer.indexer.weights_proj, pass.x, pass.x8, i_weights, true));
@@ -64,20 +74,21 @@ void attention(Pass& pass, int l) {
     pass.ops.rms_norm(qr[i], layer.q_norm.data(), c.q_lora_rank, c.rms_norm_eps, round, qr[i]);
     if (round) pass.ops.quantise_e4m3(qr[i], c.q_lora_rank, 128, qr8[i]);
     pass.ops.rms_norm(kv[i], layer.kv_norm.data(), hd, c.rms_norm_eps, round, kv[i]);
-    pass.rope.rotate(kv[i], hd, compressed ? item.compressed : item.plain, false, round);
+    pass.rope.rotate(pass.ops, kv[i], hd, compressed ? *item.compressed : *item.plain, false, round);
     if (round) pass.ops.quantise_e4m3(kv[i], hd - c.qk_rope_head_dim, 64, kv[i]);
   });
 
-  const Buffer q(n, static_cast<std::int64_t>(heads) * hd);
+  const Buffer q(arena, n, static_cast<std::int64_t>(heads) * hd);
   Buffer iq;
   tasks = {pass.task(layer.wq_b, qr, qr8, q, true)};
   if (indexed) {
-    iq = Buffer(n, static_cast<std::int64_t>(c.index_n_heads) * c.index_head_dim);
+    iq = Buffer(arena, n, static_cast<std::int64_t>(c.index_n_heads) * c.index_head_dim);
     tasks.push_back(pass.task(layer.indexer.wq_b, qr, qr8, iq, true));
   }
   pass.linear(tasks);
 
   std::vector<Keys> keys(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i) keys[i].list = arena.take<const float*>(static_cast<std::size_t>(most_keys(c, layer.ratio, pass.items[i].position)));
   pass.pool.run(static_cast<std::int64_t>(pass.states.size()), 1, [&](int, std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = pass.first_item[begin]; i < pass.first_item[end]; ++i)
       advance_state(pass, l, i, kv, {compressed ? c_kv[i] : nullptr, compressed ? c_score[i] : nullptr},
@@ -89,41 +100,39 @@ void attention(Pass& pass, int l) {
     const Item& item = pass.items[i];
     const LayerState& state = pass.states[item.row]->layers[l];
     Keys& k = keys[i];
-    for (const RowPtr& row : k.window) k.list.push_back(row.get());
     IndexSelection selection{{}, HUGE_VALF};
     if (indexed && k.finished > 0) {
-      prepare_query(pass, item.compressed, iq[i]);
+      prepare_query(pass, *item.compressed, iq[i]);
       float* w = i_weights[i];
       for (int h = 0; h < c.index_n_heads; ++h) w[h] *= head_scale;
       if (round) for (int h = 0; h < c.index_n_heads; ++h) w[h] = round_bf16(w[h]);
       selection = select_rows(pass, iq[i], w, state.index.rows, k.finished);
-      for (const int row : selection.rows) k.list.push_back(state.main.rows[row].get());
+      for (const int row : selection.rows) k.list[k.count++] = state.main.rows[row].get();
     } else {
-      for (int row = 0; row < k.finished; ++row) k.list.push_back(state.main.rows[row].get());
+      for (int row = 0; row < k.finished; ++row) k.list[k.count++] = state.main.rows[row].get();
     }
     if (std::int32_t* out = pass.capture_integers(i, Capture::index_rows, l, c.index_topk))
       std::copy(selection.rows.begin(), selection.rows.end(), out);
     pass.capture_copy(i, Capture::index_margin, l, &selection.margin, 1);
   });
 
-  const Buffer o(n, static_cast<std::int64_t>(heads) * hd);
+  const Buffer o(arena, n, static_cast<std::int64_t>(heads) * hd);
   pass.pool.run(n * heads, 1, [&](int, std::int64_t begin, std::int64_t end) {
     float score[64];
     for (std::int64_t at = begin; at < end; ++at) {
       const std::int64_t i = at / heads, h = at % heads;
-      const Angles& angles = compressed ? pass.items[i].compressed : pass.items[i].plain;
+      const Angles& angles = compressed ? *pass.items[i].compressed : *pass.items[i].plain;
       float *query = q[i] + h * hd, *out = o[i] + h * hd;
       pass.ops.head_norm(query, hd, c.rms_norm_eps, round);
-      pass.rope.rotate(query, hd, angles, false, round);
-      pass.ops.attend(query, keys[i].list.data(), static_cast<int>(keys[i].window.size()), c.sliding_window,
-                      static_cast<int>(keys[i].list.size()), hd, layer.attn_sink[h], round, score, out);
-      pass.rope.rotate(out, hd, angles, true, round);
+      pass.rope.rotate(pass.ops, query, hd, angles, false, round);
+      pass.ops.attend(query, keys[i].list, keys[i].window, c.sliding_window, keys[i].count, hd, layer.attn_sink[h], round, score, out);
+      pass.rope.rotate(pass.ops, out, hd, angles, true, round);
     }
   });
 
   // grouped output: group g's rows of wo_a see group g's heads only, and take no activation quantisation
   const int groups = c.o_groups, rank = c.o_lora_rank;
-  const Buffer z(n, static_cast<std::int64_t>(groups) * rank), z8(n, static_cast<std::int64_t>(groups) * rank);
+  const Buffer z(arena, n, static_cast<std::int64_t>(groups) * rank), z8(arena, n, static_cast<std::int64_t>(groups) * rank);
   std::vector<std::vector<const float*>> slices(groups);
   tasks.clear();
   for (int g = 0; g < groups; ++g) {

@@ -15,6 +15,6 @@ struct CompressorInput {
 // compressor, whose rows are Hadamard-turned and FP4-simulated; the main one's are rotated and FP8-simulated. Token-by-token semantics:
 // nothing is cleared (reference section 8.4).
 void advance(const Pass& pass, const Compressor& compressor, bool indexed, std::int64_t position, const CompressorInput& input,
-             Compression& state);
+             Compression& state, Journal& journal);
 
 }  // namespace kernels

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <utility>
 
 #include "checkpoint/errors.h"
 
 namespace kernels {
 namespace {
+
+constexpr std::size_t kArenaKept = std::size_t{64} << 20;  // from step to step
 
 // Adds a delta to an item's streams and requires the bits before and after (study 2.4.2). It is not a copy of `after`.
 void add_post_mhc_delta(const PostMhcDelta& d, float* streams, std::int64_t position) {
@@ -62,14 +66,13 @@ std::vector<RowResult> Decoder::step(const std::vector<RowRequest>& rows) {
   const Config& c = *config_;
   const std::int64_t wide = static_cast<std::int64_t>(c.hc_mult) * c.hidden_size;
 
-  Pass pass{model_, ops(), rope_, pool_, numerics_ == Numerics::official};
+  arena_.trim(kArenaKept);
+  Pass pass{model_, ops(), rope_, pool_, numerics_ == Numerics::official, arena_};
   std::vector<RowResult> results(rows.size());
-  std::vector<State> working;  // forks, so that an error leaves the callers' states alone
-  working.reserve(rows.size());
+  std::map<std::int64_t, std::pair<Angles, Angles>> angles;  // of each position, plain and compressed
   for (std::size_t r = 0; r < rows.size(); ++r) {
     const RowRequest& row = rows[r];
-    working.push_back(*row.state);
-    pass.states.push_back(&working.back());
+    pass.states.push_back(row.state);
     pass.first_item.push_back(static_cast<int>(pass.items.size()));
     const Intervention& intervention = *row.intervention;
     const int tokens = static_cast<int>(row.tokens.size());
@@ -77,24 +80,27 @@ std::vector<RowResult> Decoder::step(const std::vector<RowRequest>& rows) {
     for (const Capture what : intervention.capture) results[r].captures.emplace_back(what, make_capture(what, c, tokens, layers));
     for (int t = 0; t < tokens; ++t) {
       const std::int64_t p = row.state->position + t;
-      pass.items.push_back({static_cast<int>(r), t, t + 1 == tokens, p, row.tokens[t], &intervention, &results[r], rope_.angles(p, false),
-                            rope_.angles(p, true)});
+      auto at = angles.find(p);
+      if (at == angles.end()) at = angles.emplace(p, std::pair(rope_.angles(p, false), rope_.angles(p, true))).first;
+      pass.items.push_back({static_cast<int>(r), t, t + 1 == tokens, p, row.tokens[t], &intervention, &results[r], &at->second.first,
+                            &at->second.second});
     }
   }
   pass.first_item.push_back(static_cast<int>(pass.items.size()));
+  pass.journals.resize(rows.size());
 
   const std::int64_t n = pass.count();
-  pass.streams = Buffer(n, wide);
-  pass.next_streams = Buffer(n, wide);
-  pass.x = Buffer(n, c.hidden_size);
-  pass.x8 = Buffer(n, c.hidden_size);
-  pass.y = Buffer(n, c.hidden_size);
-  pass.mix_post = Buffer(n, c.hc_mult);
-  pass.mix_comb = Buffer(n, c.hc_mult * c.hc_mult);
+  pass.streams = Buffer(arena_, n, wide);
+  pass.next_streams = Buffer(arena_, n, wide);
+  pass.x = Buffer(arena_, n, c.hidden_size);
+  pass.x8 = Buffer(arena_, n, c.hidden_size);
+  pass.y = Buffer(arena_, n, c.hidden_size);
+  pass.mix_post = Buffer(arena_, n, c.hc_mult);
+  pass.mix_comb = Buffer(arena_, n, c.hc_mult * c.hc_mult);
   const std::int64_t widest = std::max<std::int64_t>({wide, static_cast<std::int64_t>(c.num_attention_heads) * c.head_dim,
                                                       static_cast<std::int64_t>(c.o_groups) * c.o_lora_rank, c.q_lora_rank,
                                                       c.moe_intermediate_size});
-  pass.scratch.assign(static_cast<std::size_t>(pool_.threads()), std::vector<float>(static_cast<std::size_t>(4 * widest)));
+  for (int t = 0; t < pool_.threads(); ++t) pass.scratch.push_back(arena_.take<float>(linear_scratch(static_cast<int>(widest))));
 
   for (std::int64_t i = 0; i < n; ++i) {
     model_.embedding(pass.items[i].token, pass.streams[i]);
@@ -122,8 +128,8 @@ std::vector<RowResult> Decoder::step(const std::vector<RowRequest>& rows) {
   head(pass);
 
   for (std::size_t r = 0; r < rows.size(); ++r) {
-    working[r].position += static_cast<std::int64_t>(rows[r].tokens.size());
-    *rows[r].state = std::move(working[r]);
+    rows[r].state->position += static_cast<std::int64_t>(rows[r].tokens.size());
+    pass.journals[r].keep();
   }
   return results;
 }

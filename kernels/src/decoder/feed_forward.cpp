@@ -8,29 +8,37 @@
 namespace kernels {
 namespace {
 
-// An expert with the (item, rank) pairs that chose it. The shared expert comes last, chosen by all, with rank k.
+// An expert with the (item, rank) pairs that chose it, items ascending: those at [begin, end) of Groups::pairs.
 struct Slot {
   const Expert* expert;
-  std::vector<std::int64_t> items;
-  std::vector<int> ranks;
+  std::size_t begin, end;
 };
 
-std::vector<Slot> group_by_expert(const Layer& layer, const std::vector<Route>& routes, int k) {
-  std::vector<Slot> slots(layer.experts.size());
-  for (std::size_t e = 0; e < layer.experts.size(); ++e) slots[e].expert = &layer.experts[e];
-  for (std::size_t i = 0; i < routes.size(); ++i)
-    for (int r = 0; r < k; ++r) {
-      slots[routes[i].ids[r]].items.push_back(static_cast<std::int64_t>(i));
-      slots[routes[i].ids[r]].ranks.push_back(r);
-    }
-  std::erase_if(slots, [](const Slot& s) { return s.items.empty(); });
-  Slot shared{&layer.shared, {}, {}};
-  for (std::size_t i = 0; i < routes.size(); ++i) {
-    shared.items.push_back(static_cast<std::int64_t>(i));
-    shared.ranks.push_back(k);
+// The shared expert comes last, chosen by all, with rank k.
+struct Groups {
+  std::vector<Slot> slots;
+  std::vector<std::int64_t> pairs;  // item * (k + 1) + rank
+};
+
+Groups group_by_expert(const Layer& layer, const std::vector<Route>& routes, int k) {
+  const std::size_t experts = layer.experts.size();
+  std::vector<std::size_t> next(experts + 2);  // first the counts, one place further, then where each expert's next pair goes
+  for (const Route& route : routes)
+    for (const int id : route.ids) ++next[static_cast<std::size_t>(id) + 1];
+  next[experts + 1] = routes.size();
+  Groups out;
+  for (std::size_t e = 0; e <= experts; ++e) {
+    const std::size_t begin = next[e];
+    next[e + 1] += begin;
+    if (next[e + 1] > begin) out.slots.push_back({e < experts ? &layer.experts[e] : &layer.shared, begin, next[e + 1]});
   }
-  slots.push_back(std::move(shared));
-  return slots;
+  out.pairs.resize(next[experts + 1]);
+  for (std::size_t i = 0; i < routes.size(); ++i) {
+    const std::int64_t first = static_cast<std::int64_t>(i) * (k + 1);
+    for (int r = 0; r < k; ++r) out.pairs[next[static_cast<std::size_t>(routes[i].ids[r])]++] = first + r;
+    out.pairs[next[experts]++] = first + k;
+  }
+  return out;
 }
 
 }  // namespace
@@ -42,44 +50,40 @@ void feed_forward(Pass& pass, int l) {
   const int k = c.num_experts_per_tok, d = c.hidden_size, inner = c.moe_intermediate_size;
   const bool round = pass.official;
 
-  const Buffer logits(n, c.n_routed_experts);
+  Arena& arena = pass.arena;
+  const Arena::Scope scope(arena);
+  const Buffer logits(arena, n, c.n_routed_experts);
   pass.linear({pass.task(layer.gate, pass.x, pass.x8, logits, false)});
   std::vector<Route> routes(static_cast<std::size_t>(n));
-  for (std::int64_t i = 0; i < n; ++i) {
+  pass.for_each_item([&](std::int64_t i) {
     const Item& item = pass.items[i];
     const auto forced = item.intervention->routes.find(l);
     routes[i] = route(pass.model, l, item.token, logits[i], forced == item.intervention->routes.end() ? nullptr : &forced->second);
-  }
+  });
 
   // every touched expert's weights are read once for all the items that chose it
-  const std::vector<Slot> slots = group_by_expert(layer, routes, k);
+  const Groups groups = group_by_expert(layer, routes, k);
   const std::int64_t pairs = n * (k + 1);
-  const Buffer a(pairs, inner), b(pairs, inner), t(pairs, inner), t8(pairs, inner), v(pairs, d);
-  const auto pair = [&](std::int64_t item, int rank) { return item * (k + 1) + rank; };
-  struct Pointers {
-    std::vector<const float*> x, x8, t, t8;
-    std::vector<float*> a, b, v;
-  };
-  std::vector<Pointers> pointers(slots.size());
+  const Buffer a(arena, pairs, inner), b(arena, pairs, inner), t(arena, pairs, inner), t8(arena, pairs, inner), v(arena, pairs, d);
+  // of the pairs in the groups' order
+  const std::size_t count = groups.pairs.size();
+  const float **px = arena.take<const float*>(count), **px8 = arena.take<const float*>(count), **pt = arena.take<const float*>(count),
+              **pt8 = arena.take<const float*>(count);
+  float **pa = arena.take<float*>(count), **pb = arena.take<float*>(count), **pv = arena.take<float*>(count);
+  for (std::size_t j = 0; j < count; ++j) {
+    const std::int64_t at = groups.pairs[j], i = at / (k + 1);
+    px[j] = pass.x[i], px8[j] = pass.x8[i];
+    pt[j] = t[at], pt8[j] = t8[at];
+    pa[j] = a[at], pb[j] = b[at], pv[j] = v[at];
+  }
   std::vector<LinearTask> up, down;
-  for (std::size_t s = 0; s < slots.size(); ++s) {
-    const Expert& e = *slots[s].expert;
-    Pointers& p = pointers[s];
-    for (std::size_t j = 0; j < slots[s].items.size(); ++j) {
-      const std::int64_t i = slots[s].items[j], at = pair(i, slots[s].ranks[j]);
-      p.x.push_back(pass.x[i]);
-      p.x8.push_back(pass.x8[i]);
-      p.t.push_back(t[at]);
-      p.t8.push_back(t8[at]);
-      p.a.push_back(a[at]);
-      p.b.push_back(b[at]);
-      p.v.push_back(v[at]);
-    }
-    const int batch = static_cast<int>(p.x.size());
-    const auto input = [&](const Matrix& w) { return (round && w.quantised() ? p.x8 : p.x).data(); };
-    up.push_back({&e.w1, 0, inner, input(e.w1), p.a.data(), batch, round});
-    up.push_back({&e.w3, 0, inner, input(e.w3), p.b.data(), batch, round});
-    down.push_back({&e.w2, 0, d, (round && e.w2.quantised() ? p.t8 : p.t).data(), p.v.data(), batch, false});  // terms keep their FP32 sums
+  for (const Slot& s : groups.slots) {
+    const Expert& e = *s.expert;
+    const int batch = static_cast<int>(s.end - s.begin);
+    const auto input = [&](const Matrix& w) { return (round && w.quantised() ? px8 : px) + s.begin; };
+    up.push_back({&e.w1, 0, inner, input(e.w1), pa + s.begin, batch, round});
+    up.push_back({&e.w3, 0, inner, input(e.w3), pb + s.begin, batch, round});
+    down.push_back({&e.w2, 0, d, (round && e.w2.quantised() ? pt8 : pt) + s.begin, pv + s.begin, batch, false});  // terms keep their FP32 sums
   }
   pass.linear(up);
   pass.pool.run(pairs, k + 1, [&](int, std::int64_t begin, std::int64_t end) {
@@ -97,8 +101,9 @@ void feed_forward(Pass& pass, int l) {
     const Item& item = pass.items[i];
     const Route& r = routes[i];
     const float* terms[kMaxTerms];
-    for (int rank = 0; rank < k; ++rank) terms[rank] = v[pair(i, rank)];
-    float* shared = v[pair(i, k)];
+    const std::int64_t first = i * (k + 1);
+    for (int rank = 0; rank < k; ++rank) terms[rank] = v[first + rank];
+    float* shared = v[first + k];
     if (round) pass.ops.round_bf16(shared, d);
     const auto found = item.intervention->aggregation.find(l);
     const Aggregation how = found == item.intervention->aggregation.end() ? Aggregation{} : found->second;

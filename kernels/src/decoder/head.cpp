@@ -1,5 +1,7 @@
 // The streams' last mix, the final norm and the logits (reference section 5).
+#include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "checkpoint/errors.h"
 #include "decoder/pass.h"
@@ -22,13 +24,20 @@ TopTwo top_two(const float* logits, int n) {
   return {best, second < 0 ? HUGE_VALF : logits[best] - logits[second]};
 }
 
+bool all_finite(const float* x, int n) {
+  unsigned bad = 0;
+  for (int v = 0; v < n; ++v) bad |= x[v] - x[v] == 0.0f ? 0u : 1u;
+  return bad == 0;
+}
+
 }  // namespace
 
 void head(Pass& pass) {
   const Config& c = pass.model.config();
   const HyperConnection& hc = pass.model.hc_head;
   const int n = c.hc_mult, wide = n * c.hidden_size;
-  const Buffer m(pass.count(), n);
+  const Arena::Scope scope(pass.arena);
+  const Buffer m(pass.arena, pass.count(), n);
   pass.linear({pass.task(hc.fn, pass.streams, pass.streams, m, false)});
   pass.for_each_item([&](std::int64_t i) {
     const float* v = pass.streams[i];
@@ -47,23 +56,26 @@ void head(Pass& pass) {
       wanted.push_back(i);
       inputs.push_back(pass.x[i]);
     }
-  const Buffer logits(static_cast<std::int64_t>(wanted.size()), c.vocab_size);
+  const Buffer logits(pass.arena, static_cast<std::int64_t>(wanted.size()), c.vocab_size);
   pass.linear({{&pass.model.head, 0, c.vocab_size, inputs.data(), logits.rows(), static_cast<int>(wanted.size()), false}});
 
-  for (std::size_t w = 0; w < wanted.size(); ++w) {
-    const std::int64_t i = wanted[w];
-    const Item& item = pass.items[i];
-    for (int v = 0; v < c.vocab_size; ++v)
-      if (!std::isfinite(logits[w][v]))
+  pass.pool.run(static_cast<std::int64_t>(wanted.size()), 1, [&](int, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t w = begin; w < end; ++w) {
+      const std::int64_t i = wanted[static_cast<std::size_t>(w)];
+      const Item& item = pass.items[i];
+      if (!all_finite(logits[w], c.vocab_size)) {
+        const float* bad = std::find_if_not(logits[w], logits[w] + c.vocab_size, [](float x) { return std::isfinite(x); });
         throw KernelError("logits: not finite at position " + std::to_string(item.position) + " of row " + std::to_string(item.row) +
-                          ", token " + std::to_string(v));
-    const TopTwo top = top_two(logits[w], c.vocab_size);
-    pass.capture_copy(i, Capture::logits, 0, logits[w], c.vocab_size);
-    pass.capture_copy(i, Capture::logit_margin, 0, &top.margin, 1);
-    if (!item.last) continue;
-    item.result->token = top.best;
-    item.result->logits.assign(logits[w], logits[w] + c.vocab_size);
-  }
+                          ", token " + std::to_string(bad - logits[w]));
+      }
+      const TopTwo top = top_two(logits[w], c.vocab_size);
+      pass.capture_copy(i, Capture::logits, 0, logits[w], c.vocab_size);
+      pass.capture_copy(i, Capture::logit_margin, 0, &top.margin, 1);
+      if (!item.last) continue;
+      item.result->token = top.best;
+      item.result->logits.assign(logits[w], logits[w] + c.vocab_size);
+    }
+  });
 }
 
 }  // namespace kernels

@@ -38,7 +38,8 @@ void sinkhorn(float* C, int n, int iterations, float eps) {
 void hyper_connection_pre(Pass& pass, const HyperConnection& hc, const std::vector<float>& norm) {
   const Config& c = pass.model.config();
   const int n = c.hc_mult, wide = n * c.hidden_size;
-  const Buffer m(pass.count(), (2 + n) * n);
+  const Arena::Scope scope(pass.arena);
+  const Buffer m(pass.arena, pass.count(), (2 + n) * n);
   pass.linear({pass.task(hc.fn, pass.streams, pass.streams, m, false)});
   pass.for_each_item([&](std::int64_t i) {
     const float* v = pass.streams[i];

@@ -6,7 +6,7 @@
 namespace kernels {
 namespace {
 
-constexpr int kRowBlock = 4;  // rows that Ops::linear runs together; splits fall between blocks
+constexpr int kRowBlock = 8;  // splits between threads fall on multiples of it
 
 std::int64_t work(const LinearTask& t) { return static_cast<std::int64_t>(t.end - t.begin) * t.w->cols * t.batch; }
 
@@ -47,7 +47,7 @@ void Pass::linear(const std::vector<LinearTask>& tasks) {
       const std::int64_t first = from <= done ? 0 : block_at(from), last = to <= done ? 0 : block_at(to);
       if (first < last)
         ops.linear(*t.w, t.begin + static_cast<int>(first) * kRowBlock, std::min<int>(t.end, t.begin + static_cast<int>(last) * kRowBlock), t.x,
-                   t.y, t.batch, t.round, scratch[thread].data());
+                   t.y, t.batch, t.round, scratch[thread]);
       done += work(t);
     }
   });

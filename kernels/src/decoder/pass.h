@@ -5,7 +5,9 @@
 #include <memory>
 #include <vector>
 
+#include "decoder/arena.h"
 #include "decoder/intervention.h"
+#include "decoder/journal.h"
 #include "decoder/model.h"
 #include "decoder/rope.h"
 #include "decoder/state.h"
@@ -15,25 +17,6 @@
 namespace kernels {
 
 constexpr int kMaxStreams = kMaxHcMult;
-
-// Activations [count, width], one row an item.
-class Buffer {
- public:
-  Buffer() = default;
-  Buffer(std::int64_t count, std::int64_t width) : width_(width), data_(static_cast<std::size_t>(count * width)), rows_(count) {
-    for (std::int64_t i = 0; i < count; ++i) rows_[i] = data_.data() + i * width;
-  }
-  Buffer(Buffer&&) = default;              // the row pointers follow the moved storage
-  Buffer& operator=(Buffer&&) = default;
-  float* operator[](std::int64_t i) const { return rows_[i]; }
-  float* const* rows() const { return rows_.data(); }
-  std::int64_t width() const { return width_; }
-
- private:
-  std::int64_t width_ = 0;
-  std::vector<float> data_;
-  std::vector<float*> rows_;
-};
 
 struct RowResult {
   int token = 0;
@@ -49,7 +32,7 @@ struct Item {
   int token = 0;
   const Intervention* intervention = nullptr;
   RowResult* result = nullptr;
-  Angles plain, compressed;                // rotation at this position
+  const Angles *plain = nullptr, *compressed = nullptr;  // rotation at this position
 };
 
 // y = W x for rows [begin, end) of W and a batch of vectors.
@@ -68,7 +51,9 @@ struct Pass {
   const Rope& rope;
   ThreadPool& pool;
   const bool official;
-  std::vector<State*> states{};              // [rows], working copies
+  Arena& arena;
+  std::vector<State*> states{};              // [rows]
+  std::vector<Journal> journals{};           // [rows]
   std::vector<int> first_item{};             // [rows + 1]: items of row r are first_item[r] .. first_item[r+1]-1
   std::vector<Item> items{};
   Buffer streams{};                          // [items, hc*D] residual streams
@@ -77,7 +62,7 @@ struct Pass {
   Buffer x8{};                               // [items, D] Q8_128(x) in official numerics
   Buffer y{};                                // [items, D] block output
   Buffer mix_post{}, mix_comb{};              // [items, hc], [items, hc*hc] of the block in flight
-  std::vector<std::vector<float>> scratch{}; // [threads] for Ops::linear
+  std::vector<float*> scratch{};             // [threads] for Ops::linear
 
   std::int64_t count() const { return static_cast<std::int64_t>(items.size()); }
 

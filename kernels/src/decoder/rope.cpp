@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "decoder/bf16.h"
 #include "decoder/scalar_math.h"
 
 namespace kernels {
@@ -42,20 +41,11 @@ Angles Rope::angles(std::int64_t position, bool compressed) const {
   for (const float f : frequencies) {
     double s, c;
     sin_cos_double(static_cast<float>(position) * f, &s, &c);
-    out.cos.push_back(static_cast<float>(c));
+    out.cos.insert(out.cos.end(), 2, static_cast<float>(c));
+    out.sin.push_back(-static_cast<float>(s));
     out.sin.push_back(static_cast<float>(s));
   }
   return out;
-}
-
-void Rope::rotate(float* x, int head_dim, const Angles& angles, bool inverse, bool round) const {
-  float* slice = x + head_dim - dims_;
-  for (int k = 0; k < dims_ / 2; ++k) {
-    const float a = slice[2 * k], b = slice[2 * k + 1], c = angles.cos[k], s = inverse ? -angles.sin[k] : angles.sin[k];
-    const float turned_a = a * c - b * s, turned_b = a * s + b * c;
-    slice[2 * k] = round ? round_bf16(turned_a) : turned_a;
-    slice[2 * k + 1] = round ? round_bf16(turned_b) : turned_b;
-  }
 }
 
 }  // namespace kernels

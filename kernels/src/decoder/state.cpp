@@ -48,7 +48,7 @@ RowPtr make_row(const float* values, int width) {
   bool finite = true;
   for (int i = 0; i < width; ++i) finite &= values[i] - values[i] == 0.0f;
   if (!finite) throw KernelError("state: a value that is not finite was about to be written");
-  const auto row = std::make_shared<float[]>(width);
+  const auto row = std::make_shared_for_overwrite<float[]>(width);
   std::memcpy(row.get(), values, sizeof(float) * width);
   return row;
 }

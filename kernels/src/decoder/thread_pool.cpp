@@ -64,18 +64,18 @@ void ThreadPool::do_part(int thread) noexcept {
   const std::int64_t begin = blocks * thread / parts * grain_, end = std::min(count_, blocks * (thread + 1) / parts * grain_);
   if (begin >= end) return;
   try {
-    (*body_)(thread, begin, end);
+    body_.call(body_.object, thread, begin, end);
   } catch (...) {
     errors_[static_cast<std::size_t>(thread)] = std::current_exception();
   }
 }
 
-void ThreadPool::run(std::int64_t count, std::int64_t grain, const std::function<void(int, std::int64_t, std::int64_t)>& body) {
+void ThreadPool::run(std::int64_t count, std::int64_t grain, Part body) {
   if (count <= 0) return;
-  if (workers_.empty() || count <= grain) return body(0, 0, count);
+  if (workers_.empty() || count <= grain) return body.call(body.object, 0, 0, count);
   count_ = count;
   grain_ = grain;
-  body_ = &body;
+  body_ = body;
   unfinished_ = static_cast<int>(workers_.size());
   ++generation_;
   generation_.notify_all();

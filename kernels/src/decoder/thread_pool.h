@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <thread>
 #include <vector>
 
@@ -32,9 +31,19 @@ class ThreadPool {
 
   // Calls body(thread, begin, end) on parts of [0, count), each part a multiple of `grain` but for the last. Returns when all are done;
   // then an exception of a part, one of them where there are several, is thrown again.
-  void run(std::int64_t count, std::int64_t grain, const std::function<void(int, std::int64_t, std::int64_t)>& body);
+  template <class Body> void run(std::int64_t count, std::int64_t grain, const Body& body) {
+    run(count, grain, Part{&body, [](const void* object, int thread, std::int64_t begin, std::int64_t end) {
+                             (*static_cast<const Body*>(object))(thread, begin, end);
+                           }});
+  }
 
  private:
+  // A body without the allocation that std::function makes of every larger one.
+  struct Part {
+    const void* object = nullptr;
+    void (*call)(const void* object, int thread, std::int64_t begin, std::int64_t end) = nullptr;
+  };
+  void run(std::int64_t count, std::int64_t grain, Part body);
   void work(int thread);
   void do_part(int thread) noexcept;
   void stop();
@@ -45,7 +54,7 @@ class ThreadPool {
   std::atomic<bool> stop_{false};
   std::int64_t count_ = 0, grain_ = 1;
   std::vector<std::exception_ptr> errors_;  // [threads]
-  const std::function<void(int, std::int64_t, std::int64_t)>* body_ = nullptr;
+  Part body_;
 };
 
 }  // namespace kernels

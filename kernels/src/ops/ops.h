@@ -6,14 +6,23 @@
 // index, one tree at the end.
 #pragma once
 
+#include <cstddef>
+
 #include "ops/matrix.h"
 
 namespace kernels {
 
+// Ops::linear's scratch, in floats.
+constexpr int kManyRows = 16, kManyColumns = 256, kManyBatch = 64;
+constexpr std::size_t linear_scratch(int cols) {
+  const std::size_t one = 2 * static_cast<std::size_t>(cols), many = one / 2 * kManyBatch + kManyRows * kManyColumns + 16 * kManyRows * kManyBatch;
+  return one > many ? one : many;
+}
+
 struct Ops {
   const char* name;
 
-  // y[b][r] = W[r] . x[b] for r in [begin, end), b in [0, batch); round: to BF16. scratch: 4 * cols floats.
+  // y[b][r] = W[r] . x[b] for r in [begin, end), b in [0, batch); round: to BF16. scratch: linear_scratch(cols) floats.
   void (*linear)(const Matrix& w, int begin, int end, const float* const* x, float* const* y, int batch, bool round, float* scratch);
   float (*dot)(const float* a, const float* b, int n);
   void (*round_bf16)(float* x, int n);
@@ -26,6 +35,9 @@ struct Ops {
   void (*quantise_e2m1)(const float* x, int n, float* out);
   // Sylvester-ordered Hadamard transform times n^-0.5, in place; n a power of two
   void (*hadamard)(float* x, int n, bool round);
+  // Turns the pairs (x[2k], x[2k+1]), in place, by the angles whose cosines and signed sines stand twice each: cos[2k] = cos[2k+1],
+  // sin[2k] = -sin[2k+1]; `inverse` turns back. Reference section 6
+  void (*rotate)(float* x, const float* cos, const float* sin, int n, bool inverse, bool round);
   // Softmax attention over keys that are also the values; reference section 7. keys: the window's `window_count` rows oldest first, then
   // the compressed rows; list positions count the window as `window_size` slots. score: scratch of 64, a block.
   void (*attend)(const float* q, const float* const* keys, int window_count, int window_size, int key_count, int head_dim, float sink,
@@ -42,6 +54,8 @@ struct Ops {
   // and after each addition; round_output: the last rounding.
   void (*aggregate)(const float* const* terms, int count, const float* shared, int n, bool round_terms, bool round_sums,
                     bool round_output, float* out);
+  // out[i] = a . b[i] for i in [0, count), each as `dot` has it
+  void (*dots)(const float* a, const float* const* b, int count, int n, float* out);
 };
 
 // The table in use: the widest this CPU has, or the one RUNNER_ISA (scalar, avx2, avx512) forces. Throws KernelError when what is forced is

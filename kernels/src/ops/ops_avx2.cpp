@@ -14,6 +14,9 @@ namespace kernels {
 namespace {
 namespace avx2 {
 #include "ops/lanes_avx2.inc"
+#include "ops/elementary.inc"
+#include "ops/weight_rows.inc"
+#include "ops/linear.inc"
 #include "ops/body.inc"
 }  // namespace avx2
 }  // namespace

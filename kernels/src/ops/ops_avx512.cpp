@@ -17,6 +17,9 @@ namespace kernels {
 namespace {
 namespace avx512 {
 #include "ops/lanes_avx512.inc"
+#include "ops/elementary.inc"
+#include "ops/weight_rows.inc"
+#include "ops/linear.inc"
 #include "ops/body.inc"
 }  // namespace avx512
 }  // namespace

@@ -8,6 +8,9 @@ namespace kernels {
 namespace {
 namespace scalar {
 #include "ops/lanes_scalar.inc"
+#include "ops/elementary.inc"
+#include "ops/weight_rows.inc"
+#include "ops/linear_definition.inc"
 #include "ops/body.inc"
 const Ops table = make_table("scalar");
 }  // namespace scalar

@@ -1,5 +1,6 @@
 #include "ops/ops.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -103,13 +104,13 @@ TEST(linear_of_any_format_batch_and_split_gives_the_scalar_bits) {
           in.push_back(x.data() + b * cols);
           y.push_back(out + b * rows);
         }
-        std::vector<float> scratch(4 * cols);
+        std::vector<float> scratch(kernels::linear_scratch(cols));
         ops.linear(w.matrix, 0, 60, in.data(), y.data(), batch, true, scratch.data());
         ops.linear(w.matrix, 60, rows, in.data(), y.data(), batch, true, scratch.data());
       });
       // one row at a time gives what the batch gave
       std::vector<float> together(static_cast<std::size_t>(rows) * batch), alone(together.size());
-      std::vector<float> scratch(4 * cols);
+      std::vector<float> scratch(kernels::linear_scratch(cols));
       for (int b = 0; b < batch; ++b) {
         const float* in[] = {x.data() + b * cols};
         float* y[] = {alone.data() + b * rows};
@@ -127,10 +128,66 @@ TEST(linear_of_any_format_batch_and_split_gives_the_scalar_bits) {
   }
 }
 
+namespace {
+
+// W x for `batch` vectors by every table, all rows and then a range that starts and ends inside the blocks.
+void linear_agrees(const Weights& w, const std::vector<float>& x, int batch) {
+  const int rows = w.matrix.rows, cols = w.matrix.cols;
+  for (const bool round : {false, true})
+    agree(2 * rows * batch, [&](const Ops& ops, float* out) {
+      std::vector<const float*> in;
+      std::vector<float*> whole, part;
+      for (int b = 0; b < batch; ++b) {
+        in.push_back(x.data() + static_cast<std::size_t>(b) * cols);
+        whole.push_back(out + b * rows);
+        part.push_back(out + (batch + b) * rows);
+      }
+      std::vector<float> scratch(kernels::linear_scratch(cols));
+      ops.linear(w.matrix, 0, rows, in.data(), whole.data(), batch, round, scratch.data());
+      ops.linear(w.matrix, 3, rows - 2, in.data(), part.data(), batch, round, scratch.data());
+      for (int i = 0; i < 2 * rows * batch; ++i)
+        if (std::isnan(out[i])) out[i] = std::numeric_limits<float>::quiet_NaN();  // one NaN is as good as another: none enters a state
+    });
+}
+
+}  // namespace
+
+TEST(linear_of_long_rows_and_large_batches_gives_the_scalar_bits) {
+  for (const Format format : {Format::F32, Format::BF16, Format::E4M3, Format::E2M1})
+    for (const int cols : {32, 256, 288, 544, 1056}) {
+      const Weights w = weights(format, 37, cols);
+      for (const int batch : {1, 3, 4, 7, 64, 67}) linear_agrees(w, values(cols * batch, static_cast<unsigned>(batch)), batch);
+    }
+}
+
+// What the vector versions do not carry through their short cuts: NaN codes, scales whose products leave the normal numbers, and vectors whose
+// scaled values would not be exact.
+TEST(linear_of_extreme_weights_scales_and_vectors_gives_the_scalar_bits) {
+  const int rows = 130, cols = 320;
+  for (const Format format : {Format::E4M3, Format::E2M1})
+    for (const int code : {0, 1, 9, 10, 130, 131, 134, 135, 246, 254, 255})
+      for (const bool everywhere : {false, true}) {
+        Weights w = weights(format, rows, cols);
+        if (everywhere) std::fill(w.scale.begin(), w.scale.end(), static_cast<std::uint8_t>(code));
+        else w.scale[w.scale.size() / 2] = static_cast<std::uint8_t>(code);
+        for (const int batch : {1, 5}) linear_agrees(w, values(cols * batch, 7), batch);
+      }
+  Weights w = weights(Format::E4M3, rows, cols);
+  w.data[static_cast<std::size_t>(40 * cols + 17)] = 0xFF;
+  w.data[static_cast<std::size_t>(129 * cols + 319)] = 0x7F;
+  for (const int batch : {1, 5}) {
+    std::vector<float> x = values(cols * batch, 8);
+    linear_agrees(w, x, batch);
+    x[100] = std::numeric_limits<float>::infinity();
+    x[200] = std::numeric_limits<float>::max();
+    linear_agrees(w, x, batch);
+  }
+}
+
 TEST(linear_is_the_sum_of_products) {
   const Weights w = weights(Format::BF16, 8, 64);
   const std::vector<float> x = values(64, 3);
-  std::vector<float> y(8), scratch(256);
+  std::vector<float> y(8), scratch(kernels::linear_scratch(64));
   const float* in[] = {x.data()};
   float* out[] = {y.data()};
   kernels::ops().linear(w.matrix, 0, 8, in, out, 1, false, scratch.data());
@@ -159,6 +216,14 @@ TEST(elementwise_operations_give_the_scalar_bits) {
   agree(448, [&](const Ops& ops, float* out) { ops.quantise_e4m3(x.data(), 448, 64, out); });
   agree(n, [&](const Ops& ops, float* out) { ops.quantise_e2m1(x.data(), n, out); });
   agree(n, [&](const Ops& ops, float* out) { std::memcpy(out, x.data(), 4 * n), ops.hadamard(out, n, true); });
+  for (const int width : {16, 32, 64, 128})
+    agree(width, [&](const Ops& ops, float* out) { std::memcpy(out, x.data(), 4 * static_cast<std::size_t>(width)), ops.hadamard(out, width, false); });
+  for (const bool inverse : {false, true})
+    for (const bool round : {false, true})
+      agree(64, [&](const Ops& ops, float* out) {
+        std::memcpy(out, x.data(), 4 * 64);
+        ops.rotate(out, w.data(), w.data() + 64, 64, inverse, round);
+      });
   agree(n, [&](const Ops& ops, float* out) { ops.swiglu(x.data(), w.data(), n, 10.0f, 0.3f, true, out); });
   agree(n, [&](const Ops& ops, float* out) { out[0] = ops.dot(x.data(), w.data(), n); });
 }
@@ -176,6 +241,18 @@ TEST(attention_and_pooling_give_the_scalar_bits) {
         float score[64];
         ops.attend(q.data(), keys.data(), window, 128, total, hd, 0.5f, true, score, out);
       });
+  for (const int wide : {16, 64, 144, 192}) {  // dims that do and do not fill the chains side by side
+    std::vector<std::vector<float>> long_rows;
+    std::vector<const float*> long_keys;
+    for (int i = 0; i < 70; ++i) long_rows.push_back(values(wide, 300 + static_cast<unsigned>(i)));
+    for (const auto& row : long_rows) long_keys.push_back(row.data());
+    const std::vector<float> query = values(wide, 5);
+    agree(wide, [&](const Ops& ops, float* out) {
+      float score[64];
+      ops.attend(query.data(), long_keys.data(), 70, 128, 70, wide, 0.5f, false, score, out);
+    });
+    agree(70, [&](const Ops& ops, float* out) { ops.dots(query.data(), long_keys.data(), 70, wide, out); });
+  }
   agree(hd, [&](const Ops& ops, float* out) { ops.pool(keys.data(), keys.data() + 20, 8, hd, true, out); });
 }
 
