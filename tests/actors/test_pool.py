@@ -148,6 +148,21 @@ def test_death_of_an_idle_worker_is_not_charged_to_the_next_lease(pool: RayPool)
     assert failed(other).kind == "infrastructure" or isinstance(other, Done)
 
 
+def test_worker_that_does_not_answer_is_no_fault_of_the_lease_it_was_to_get(
+    pool: RayPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actors.pool.CHECK_SECONDS", 1.0)
+    for report in pool.workers():
+        os.kill(report.pid, signal.SIGSTOP)
+    (event,) = outcomes(pool, lease(1, "pid"))
+    assert (failed(event).kind, failed(event).error.partition(": ")[2]) == (
+        "infrastructure",
+        "did not answer for 1 s, before it got the lease",
+    )
+    for report in pool.workers():
+        os.kill(report.pid, signal.SIGCONT)
+
+
 def test_interrupt_signal_is_ignored_by_workers(pool: RayPool) -> None:
     for report in pool.workers():
         os.kill(report.pid, signal.SIGINT)

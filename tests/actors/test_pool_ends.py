@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from lease_work import execute, lease
 
 from actors.cluster import _descendants, _start_time
-from actors.executor import WorkerSpec
+from actors.executor import Event, Joined, Left, WorkerSpec
 from actors.pool import PoolSettings, RayPool
 from schemas.errors import ClusterUnreachable, InvalidInput
 
@@ -51,6 +54,30 @@ def test_workers_that_cannot_start_are_given_up(tmp_path: Path, monkeypatch: pyt
         pytest.raises(ClusterUnreachable, match=r"2 workers in a row did not start; the last: .*half an installation"),
     ):
         pool.start()
+
+
+@pytest.mark.slow
+def test_a_slot_that_was_given_up_is_tried_again(tmp_path: Path) -> None:
+    """As when a host comes back: by then its slots have used up their starts."""
+    with closing(RayPool(SPEC, execute, PoolSettings(actors=2, start_failures=1, again=3.0))) as pool:
+        pool.start()
+        pool.wait(0)
+        pool._spec = replace(SPEC, checkpoint=str(tmp_path))
+        pool.submit(lease(1, "exit"))
+        events = events_until(pool, lambda event: isinstance(event, Left) and "did not start" in event.reason)
+        assert str(tmp_path) in str(events[-1])
+        pool._spec = SPEC
+        events_until(pool, lambda event: isinstance(event, Joined))
+        assert len(pool.workers()) == 2
+
+
+def events_until(pool: RayPool, last: Callable[[Event], bool]) -> list[Event]:
+    events: list[Event] = []
+    end = time.monotonic() + 60
+    while not any(last(event) for event in events):
+        assert time.monotonic() < end, events
+        events += pool.wait(0.2)
+    return events
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9", "nosuch.invalid:6379"])

@@ -157,6 +157,15 @@ def test_endless_losses_end_the_run(tmp_path: Path) -> None:
     assert executor.closed == [True]
 
 
+def test_a_unit_that_hosts_are_lost_of_waits_for_all_others(tmp_path: Path) -> None:
+    """It may be what they are lost of: the run gives up in the end, with everything else done."""
+    with pytest.raises(ClusterUnreachable, match="workers lost in a row"):
+        drive(tmp_path, harmful("p1", "infrastructure"), about=experiment(prompts=30, batch=4))
+    store = open_store(tmp_path)
+    assert len(store.units("4")) == 29
+    assert not store.failures("4")
+
+
 def test_other_bytes_for_a_committed_unit_stop_the_run(tmp_path: Path) -> None:
     class Undecided(DirectedExecutor):
         """Every lease is answered twice, the second time by other arithmetic."""

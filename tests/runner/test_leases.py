@@ -83,6 +83,13 @@ def test_units_of_a_lost_worker_go_first_and_together() -> None:
     assert names(queue.take(workers=1).units) == ["p0", "p1"]
 
 
+def test_units_that_lost_their_workers_again_and_again_go_last_and_alone() -> None:
+    queue = LeaseQueue(some_units(["a"] * 5), largest=2)
+    queue.measured(1, 1e-6)
+    queue.put_last(queue.take(workers=1).units)
+    assert [names(queue.take(workers=1).units) for _ in range(4)] == [["p2", "p3"], ["p4"], ["p0"], ["p1"]]
+
+
 def test_lease_ids_go_on_from_stage_to_stage() -> None:
     first = LeaseQueue(some_units(["", ""]), largest=1)
     assert [first.take(1).lease_id, first.take(1).lease_id] == [0, 1]
