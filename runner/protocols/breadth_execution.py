@@ -15,10 +15,10 @@ import numpy as np
 import kernels
 from actors.executor import Session
 from runner.protocols.common import encode, require_planned
-from runner.protocols.fork import FORK_CAPTURES, Classes, Fork, same_bits
+from runner.protocols.fork import FORK_CAPTURES, Classes, Fork
+from runner.protocols.injection import Injection, inject
 from runner.protocols.trajectory import STEP_CAPTURES, Trajectory, advance, differing_routes, first_difference, prefill
 from schemas.digest import floats_sha256, routes_sha256, tokens_sha256
-from schemas.errors import ConformanceFinding
 from schemas.tables import BREADTH_CLASSES, BREADTH_UNITS
 from schemas.unit import Unit, UnitResult
 
@@ -50,7 +50,7 @@ def execute(session: Session, units: Sequence[Unit]) -> list[UnitResult]:
     natives = prefill(session.decoder, prompts)
     branches = [native.fork() for native in natives]
     cases = _fork(session.decoder, units, natives, branches)
-    _inject(session.decoder, cases)
+    inject(session.decoder, [_injection(case) for case in cases])
     while going := [one for case in cases for one in (case.native, case.branch) if len(one.tokens) < case.horizon]:
         advance(session.decoder, going)
     return [_result(session, case) for case in cases]
@@ -72,21 +72,18 @@ def _fork(
     return cases
 
 
-def _inject(decoder: kernels.Decoder, cases: Sequence[_Case]) -> None:
-    """Run the forked step of every branch with its farthest class, and require the state that the enumeration has for it."""
-    interventions = []
-    for case in cases:
-        order = case.classes.orders[case.classes.farthest()][0]
-        interventions.append(
-            kernels.Intervention(aggregation={_layer(case.unit): ("B", order)}, capture=(*STEP_CAPTURES, "post_mhc"))
-        )
-    wheres = [_where(case.unit, case.branch) for case in cases]
-    results = advance(decoder, [case.branch for case in cases], interventions)
-    for case, where, result in zip(cases, wheres, results, strict=True):
-        injected = result.captures["post_mhc"][0, _layer(case.unit)]
-        selected = case.classes.farthest()
-        if not same_bits(injected, case.classes.streams[selected]):
-            raise ConformanceFinding(f"{where}: injecting class {selected} gives another post-mHC state than enumerating it")
+def _injection(case: _Case) -> Injection:
+    """The farthest class, in the forked step of the branch."""
+    selected = case.classes.farthest()
+    return Injection(
+        branch=case.branch,
+        layer=_layer(case.unit),
+        scheme="B",
+        order=case.classes.orders[selected][0],
+        where=_where(case.unit, case.branch),
+        name=f"class {selected}",
+        expected=case.classes.streams[selected],
+    )
 
 
 def _result(session: Session, case: _Case) -> UnitResult:

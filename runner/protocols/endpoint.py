@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 import kernels
 from actors.executor import Session
-from runner.protocols.fork import FORK_CAPTURES, Classes, Fork, same_bits
+from runner.protocols.fork import FORK_CAPTURES, Classes, Fork
+from runner.protocols.injection import require_enumerated
 from runner.protocols.trajectory import STEP_CAPTURES, Trajectory, advance, prefill
 from schemas.digest import tokens_sha256
-from schemas.errors import ConformanceFinding, InvalidInput
+from schemas.errors import InvalidInput
 from schemas.unit import Unit
 
 F32 = npt.NDArray[np.float32]
@@ -233,8 +234,7 @@ def behaviour_columns(session: Session, native: Recording, branch: Recording, su
 def require_stream(probe: Probe, choice: Choice, branch: Recording, where: str) -> None:
     """Raises ConformanceFinding unless the injected branch has the endpoint that the enumeration has for its class."""
     selected = choice.structural_class
-    if not same_bits(branch.post_mhc[0][probe.layer], probe.classes.streams[selected]):
-        raise ConformanceFinding(f"{where}: injecting class {selected} gives another post-mHC state than enumerating it")
+    require_enumerated(branch.post_mhc[0][probe.layer], probe.classes.streams[selected], where, f"class {selected}")
 
 
 def inequalities(row: Mapping[str, Any], pairs: Sequence[str], counts: Mapping[str, int]) -> list[str]:

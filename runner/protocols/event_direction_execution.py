@@ -10,16 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 import kernels
 from actors.executor import Session
 from runner.protocols.common import encode, require_planned
 from runner.protocols.endpoint import Probe
-from runner.protocols.fork import same_bits
-from runner.protocols.trajectory import STEP_CAPTURES, Trajectory, advance, finish, first_difference, prefill
+from runner.protocols.injection import Injection, inject
+from runner.protocols.trajectory import Trajectory, finish, first_difference, prefill
 from schemas.digest import floats_sha256, tokens_sha256
-from schemas.errors import ConformanceFinding
 from schemas.tables.event_direction import EVENT_DIRECTION_CLASSES, EVENT_DIRECTION_FORKS, EVENT_DIRECTION_REPLAYS
 from schemas.unit import Unit, UnitResult
 
@@ -79,12 +76,19 @@ def _continue(session: Session, unit: Unit, probe: Probe, native: Trajectory) ->
     for start in range(first, first + count, ROWS_AT_ONCE):
         chunk = range(start, min(start + ROWS_AT_ONCE, first + count))
         branches = [probe.before.fork() for _ in chunk]
-        states = _inject(session.decoder, branches, _layer(unit), [probe.order(one) for one in chunk])
-        for one, state in zip(chunk, states, strict=True):
-            if not same_bits(state, probe.classes.streams[one]):
-                raise ConformanceFinding(
-                    f"{unit.prompt_id}: injecting class {one} gives another post-mHC state than enumerating it"
-                )
+        injections = [
+            Injection(
+                branch=branch,
+                layer=_layer(unit),
+                scheme="B",
+                order=probe.order(one),
+                where=_where(unit, branch),
+                name=f"class {one}",
+                expected=probe.classes.streams[one],
+            )
+            for one, branch in zip(chunk, branches, strict=True)
+        ]
+        inject(session.decoder, injections)
         finish(session.decoder, branches, _horizon(unit))
         rows += [
             {
@@ -126,7 +130,13 @@ def _replay(session: Session, units: Sequence[Unit]) -> list[dict[str, Any]]:
     branches = prefill(session.decoder, prompts)
     classes = kernels.structural_classes(session.checkpoint.config.num_experts_per_tok)
     orders = [classes[int(unit.meaning["structural_class"])][0] for unit in units]
-    states = _inject(session.decoder, branches, _layer(units[0]), orders)
+    states = inject(
+        session.decoder,
+        [
+            Injection(branch, _layer(unit), "B", order, _where(unit, branch), f"order {order}")
+            for unit, branch, order in zip(units, branches, orders, strict=True)
+        ],
+    )
     finish(session.decoder, branches, _horizon(units[0]))
     named = ("prompt_sha256", "checkpoint_identity", "tokenizer_identity", "numerics", "structural_class", "run")
     return [
@@ -146,13 +156,8 @@ def _replay(session: Session, units: Sequence[Unit]) -> list[dict[str, Any]]:
     ]
 
 
-def _inject(decoder: kernels.Decoder, branches: Sequence[Trajectory], layer: int, orders: Sequence[int]) -> list[Any]:
-    """Run the forked step of each branch with its order; the post-mHC states [hc, D] that this gives at the layer."""
-    interventions = [
-        kernels.Intervention(aggregation={layer: ("B", order)}, capture=(*STEP_CAPTURES, "post_mhc")) for order in orders
-    ]
-    results = advance(decoder, branches, interventions)
-    return [np.asarray(result.captures["post_mhc"][0, layer], dtype=np.float32) for result in results]
+def _where(unit: Unit, branch: Trajectory) -> str:
+    return f"{unit.prompt_id}, layer {_layer(unit)}, position {len(branch.prompt)}"
 
 
 def _said(session: Session, trajectory: Trajectory) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import kernels
 from actors.executor import Session
 from runner.protocols.common import encode, require_planned
 from runner.protocols.fork import F32, FORK_CAPTURES, Fork, linf, same_bits
+from runner.protocols.injection import Injection, inject
 from runner.protocols.trajectory import STEP_CAPTURES, Trajectory, advance, differing_routes, finish, first_difference, prefill
 from schemas.digest import floats_sha256, routes_sha256, tokens_sha256
 from schemas.errors import ConformanceFinding
@@ -103,7 +104,20 @@ def _continue(session: Session, unit: Unit, trunk: _Trunk, frozen: _Frozen) -> t
         if stream.tobytes() not in continued:
             fresh.setdefault(stream.tobytes(), place)
     branches = [trunk.before.fork() for _ in fresh]
-    _inject(session.decoder, unit, branches, [(frozen.orders[place], frozen.streams[place]) for place in fresh.values()])
+    scheme, where = unit.meaning["scheme"], _where(unit, trunk.before)
+    injections = [
+        Injection(
+            branch=branch,
+            layer=_layer(unit),
+            scheme=scheme,
+            order=frozen.orders[place],
+            where=where,
+            name=f"{scheme} order {frozen.orders[place]}",
+            expected=frozen.streams[place],
+        )
+        for branch, place in zip(branches, fresh.values(), strict=True)
+    ]
+    inject(session.decoder, injections)
     finish(session.decoder, branches, _horizon(unit))
     continued |= dict(zip(fresh, branches, strict=True))
     return {state: _future(session, branch, trunk.native) for state, branch in continued.items()}, len(fresh)
@@ -123,20 +137,6 @@ def _freeze(unit: Unit, trunk: _Trunk) -> _Frozen:
         where = _where(unit, trunk.before)
         raise ConformanceFinding(f"{where}: B orders that differ only in their first two terms give different MoE outputs")
     return _Frozen(orders, classes, outputs, trunk.fork.streams(outputs))
-
-
-def _inject(decoder: kernels.Decoder, unit: Unit, branches: Sequence[Trajectory], states: Sequence[tuple[int, F32]]) -> None:
-    """Run the forked step of every branch with its order, and require the state that the enumeration has for it."""
-    layer, scheme = _layer(unit), unit.meaning["scheme"]
-    interventions = [
-        kernels.Intervention(aggregation={layer: (scheme, order)}, capture=(*STEP_CAPTURES, "post_mhc")) for order, _ in states
-    ]
-    where = f"{unit.prompt_id}, layer {layer}"
-    for (order, stream), result in zip(states, advance(decoder, branches, interventions), strict=True):
-        if not same_bits(result.captures["post_mhc"][0, layer], stream):
-            raise ConformanceFinding(
-                f"{where}: injecting {scheme} order {order} gives another post-mHC state than enumerating it"
-            )
 
 
 def _frozen_columns(unit: Unit, trunk: _Trunk, frozen: _Frozen) -> Iterator[dict[str, Any]]:
