@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from schemas.table import FLOAT, INT, TEXT, Column, TableSpec, list_of
+from schemas.tables.columns import PROMPT
 
 BREADTH_UNITS = TableSpec(
     name="breadth_units",
@@ -13,13 +14,7 @@ BREADTH_UNITS = TableSpec(
     columns=(
         Column("prompt_id", TEXT, "the prompt's ID in the catalog"),
         Column("horizon", INT, "generated tokens compared"),
-        Column("prompt_sha256", TEXT, "SHA-256 of the prompt's UTF-8 bytes"),
-        Column("language", TEXT, "language tag of the prompt"),
-        Column("kind", TEXT, "ordinary or sensitivity"),
-        Column("checkpoint_identity", TEXT, "identity of the checkpoint"),
-        Column("tokenizer_identity", TEXT, "SHA-256 of tokenizer.json"),
-        Column("numerics", TEXT, "official or fp32"),
-        Column("prompt_token_ids", list_of(INT), "token IDs of the prompt"),
+        *PROMPT,
         # The fork: one (position, layer), the same captured state for every class.
         Column("fork_layer", INT, "layer whose aggregation is changed"),
         Column("fork_position", INT, "position of the token that the forked step consumes"),

@@ -7,6 +7,7 @@ endpoint difference once, "native" is left alone.
 from __future__ import annotations
 
 from schemas.table import BOOL, FLOAT, INT, TEXT, Column, TableSpec, list_of
+from schemas.tables.columns import BRANCH_CLASS, CONTINUATIONS, PROMPT
 
 POST_MHC_UNITS = TableSpec(
     name="post_mhc_units",
@@ -14,24 +15,13 @@ POST_MHC_UNITS = TableSpec(
     key=("prompt_id",),
     columns=(
         Column("prompt_id", TEXT, "the prompt's ID in the catalog"),
-        Column("prompt_sha256", TEXT, "SHA-256 of the prompt's UTF-8 bytes"),
-        Column("language", TEXT, "language tag of the prompt"),
-        Column("kind", TEXT, "ordinary or sensitivity"),
-        Column("checkpoint_identity", TEXT, "identity of the checkpoint"),
-        Column("tokenizer_identity", TEXT, "SHA-256 of tokenizer.json"),
-        Column("numerics", TEXT, "official or fp32"),
-        Column("prompt_token_ids", list_of(INT), "token IDs of the prompt"),
+        *PROMPT,
         Column("layers", INT, "layers of the checkpoint"),
         Column("decode_inputs", INT, "generated tokens processed; one more is predicted"),
         Column("fork_layer", INT, "layer whose aggregation the branch changes"),
         Column("fork_position", INT, "position of the token that the forked step consumes"),
         Column("fork_token", INT, "ID of that token: the first generated one"),
-        Column("fork_experts", list_of(INT), "experts selected at the fork, in router order, which orders permute"),
-        Column("structural_classes", INT, "classes of scheme B there are"),
-        Column("structural_class", INT, "the class that is the branch"),
-        Column("branch_order", INT, "order injected, the class's lower lexicographic rank"),
-        Column("chosen_by", TEXT, "named, first_separating or max_linf: what chose the class"),
-        Column("passed_over", TEXT, "classes that were preferred and cannot serve, and why; empty where there was none"),
+        *BRANCH_CLASS,
         # The endpoint.
         Column("endpoint_values", INT, "FP32 values of a post-mHC state"),
         Column("differing_values", INT, "of these, values in which branch and native endpoint differ"),
@@ -49,17 +39,7 @@ POST_MHC_UNITS = TableSpec(
         Column("routes_equal", INT, "of these, equal, router order included"),
         Column("predictions_compared", INT, "predicted tokens compared, branch and substituted: decode inputs and one"),
         Column("predictions_equal", INT, "of these, equal"),
-        Column("native_token_ids", list_of(INT), "predicted token IDs, native"),
-        Column("branch_token_ids", list_of(INT), "predicted token IDs, branch"),
-        Column("substituted_token_ids", list_of(INT), "predicted token IDs, substituted"),
-        Column("native_token_sha256", TEXT, "SHA-256 of the comma-joined native token IDs"),
-        Column("branch_token_sha256", TEXT, "SHA-256 of the comma-joined branch token IDs"),
-        Column("substituted_token_sha256", TEXT, "SHA-256 of the comma-joined substituted token IDs"),
-        Column("native_text", TEXT, "predicted text, native"),
-        Column("branch_text", TEXT, "predicted text, branch"),
-        Column("substituted_text", TEXT, "predicted text, substituted"),
-        Column("separated", BOOL, "the ordered token IDs of branch and native differ, so that the control shows a difference"),
-        Column("first_difference", INT, "ordinal of the first predicted token that differs, null where none does", nullable=True),
+        *CONTINUATIONS,
         Column("unit_key", TEXT, "key of the unit that gave the row"),
     ),
 )
