@@ -16,7 +16,7 @@ from runner.protocol import Committed, Experiment, ReportTable
 from runner.protocols.common import check_job, check_positions
 from runner.protocols.endpoint import inequalities
 from runner.protocols.persistent_state_execution import execute
-from runner.protocols.substitution import STAGE, check_class, chosen, one_unit_a_prompt, separation
+from runner.protocols.substitution import STAGE, by_prompt, check_class, chosen, one_unit_a_prompt, separation
 from schemas.errors import InvalidInput
 from schemas.job import Job, PersistentStateJob
 from schemas.job_file import JobFile
@@ -56,13 +56,13 @@ def units(experiment: Experiment, stage: str, committed: Committed) -> list[Unit
 def check(experiment: Experiment, committed: Committed) -> list[str]:
     """Every compared bit is equal, as many as the formulas say were compared, and the boundary is one the fork can have made."""
     rows = committed.table(STAGE, PERSISTENT_STATE_UNITS.name).to_pylist()
-    layers = committed.table(STAGE, PERSISTENT_STATE_LAYERS.name).to_pylist()
-    checkpoints = committed.table(STAGE, PERSISTENT_STATE_CHECKPOINTS.name).to_pylist()
+    layers = by_prompt(committed.table(STAGE, PERSISTENT_STATE_LAYERS.name).to_pylist())
+    checkpoints = by_prompt(committed.table(STAGE, PERSISTENT_STATE_CHECKPOINTS.name).to_pylist())
     violations = []
     for row in rows:
-        own = [[one for one in table if one["prompt_id"] == row["prompt_id"]] for table in (layers, checkpoints)]
-        lines = _boundary_violations(row, own[0]) + _violations(row, own[1])
-        violations += [f"{row['prompt_id']}: {line}" for line in lines]
+        prompt = row["prompt_id"]
+        lines = _boundary_violations(row, layers[prompt]) + _violations(row, checkpoints[prompt])
+        violations += [f"{prompt}: {line}" for line in lines]
     return violations
 
 

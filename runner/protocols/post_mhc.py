@@ -17,7 +17,7 @@ from runner.protocol import Committed, Experiment, ReportTable
 from runner.protocols.common import check_job, check_positions
 from runner.protocols.endpoint import inequalities
 from runner.protocols.post_mhc_execution import execute, vectors_compared
-from runner.protocols.substitution import STAGE, check_class, chosen, one_unit_a_prompt, separation
+from runner.protocols.substitution import STAGE, by_prompt, check_class, chosen, one_unit_a_prompt, separation
 from schemas.job import Job, PostMhcJob
 from schemas.job_file import JobFile
 from schemas.tables import POST_MHC_CHECKPOINTS, POST_MHC_PREFORK, POST_MHC_UNITS
@@ -53,13 +53,13 @@ def units(experiment: Experiment, stage: str, committed: Committed) -> list[Unit
 def check(experiment: Experiment, committed: Committed) -> list[str]:
     """Every compared bit is equal, as many as the formulas say were compared, and rows and counts agree."""
     rows = committed.table(STAGE, POST_MHC_UNITS.name).to_pylist()
-    prefork = committed.table(STAGE, POST_MHC_PREFORK.name).to_pylist()
-    checkpoints = committed.table(STAGE, POST_MHC_CHECKPOINTS.name).to_pylist()
-    return [f"{row['prompt_id']}: {line}" for row in rows for line in _violations(row, _of(row, prefork), _of(row, checkpoints))]
-
-
-def _of(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [one for one in rows if one["prompt_id"] == row["prompt_id"]]
+    prefork = by_prompt(committed.table(STAGE, POST_MHC_PREFORK.name).to_pylist())
+    checkpoints = by_prompt(committed.table(STAGE, POST_MHC_CHECKPOINTS.name).to_pylist())
+    violations = []
+    for row in rows:
+        prompt = row["prompt_id"]
+        violations += [f"{prompt}: {line}" for line in _violations(row, prefork[prompt], checkpoints[prompt])]
+    return violations
 
 
 def _violations(

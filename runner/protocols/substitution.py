@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import kernels
@@ -31,6 +32,14 @@ def one_unit_a_prompt(experiment: Experiment, specs: Sequence[TableSpec]) -> lis
         Unit(STAGE, prompt.prompt_id, shared | prompt_meaning(prompt), payload={"text": prompt.text}, group=prompt.prompt_id)
         for prompt in experiment.prompts
     ]
+
+
+def by_prompt(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """Prompt ID -> its rows, in their order; none for a prompt without rows."""
+    groups: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        groups[row["prompt_id"]].append(row)
+    return groups
 
 
 def separation(row: Mapping[str, Any]) -> str:
