@@ -8,6 +8,7 @@ import ray
 
 from actors.executor import Execute, WorkerReport, WorkerSpec
 from actors.memory import fair_share, limit_memory
+from actors.processors import bind
 from actors.worker import Outcome, Worker
 from schemas.errors import RunnerError
 from schemas.unit import Lease
@@ -30,6 +31,7 @@ class WorkerActor:
 
     def ready(self) -> tuple[WorkerReport, str] | RunnerError:
         """Open everything; the report and the ID of the Ray node, or why it cannot be opened."""
+        bind(self._spec.threads)
         try:
             self._worker = Worker(self._spec, self._name)
         except RunnerError as error:

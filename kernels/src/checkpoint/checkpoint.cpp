@@ -199,6 +199,12 @@ std::vector<std::pair<std::string, std::string>> Checkpoint::identity_parts() co
   return parts;
 }
 
+void Checkpoint::read_ahead(const std::uint8_t* data, std::uint64_t bytes) const {
+  for (const auto& [name, file] : files_)
+    if (file->data() != nullptr && data >= file->data() && data < file->data() + file->size())
+      return file->read_ahead(static_cast<std::uint64_t>(data - file->data()), bytes);
+}
+
 std::vector<Checkpoint::Range> Checkpoint::content_ranges() const {
   std::vector<Range> ranges;
   for (const auto& [name, file] : files_) ranges.push_back({name, file->data(), file->size()});

@@ -55,6 +55,9 @@ class Checkpoint {
   const std::map<std::string, std::int64_t>& dtype_counts() const { return dtype_counts_; }
   const std::vector<Shard>& shards() const { return shards_; }           // sorted by name
 
+  // Has a range of a tensor's bytes read into the page cache, as MappedFile::read_ahead does.
+  void read_ahead(const std::uint8_t* data, std::uint64_t bytes) const;
+
   // The byte ranges that the identity covers, in order: (label, bytes). The bindings hash them (hashlib), so that no
   // SHA-256 of our own is needed: config.json, tokenizer.json when present, index, then each shard's header and length
   // (decimal). A hash over them must frame each part, e.g. with its label and size, as parts are of any length.

@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
+#include <utility>
 
 #include "checkpoint/errors.h"
 
@@ -18,6 +20,7 @@ struct Descriptor {
   ~Descriptor() {
     if (fd >= 0) ::close(fd);
   }
+  int release() { return std::exchange(fd, -1); }
 };
 
 // generic_category().message is strerror without its shared buffer.
@@ -27,7 +30,7 @@ std::string reason(int error) { return error == ENOENT ? "no such file" : std::g
 
 MappedFile::MappedFile(const std::string& path, const std::string& allowed) : path_(path) {
   // O_NONBLOCK: a named pipe must be refused below, not waited for.
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   struct stat status{};
   if (file.fd < 0 || ::fstat(file.fd, &status) != 0) throw CheckpointError(path, "", reason(errno), allowed);
   if (!S_ISREG(status.st_mode))
@@ -38,10 +41,25 @@ MappedFile::MappedFile(const std::string& path, const std::string& allowed) : pa
   if (address == MAP_FAILED)
     throw CheckpointError(path, "", "mmap of " + std::to_string(size_) + " bytes: " + reason(errno), "a file that can be mapped");
   data_ = static_cast<const std::uint8_t*>(address);
+  file_ = file.release();
 }
 
 MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::uint8_t*>(data_), size_);
+  if (file_ >= 0) ::close(file_);
+}
+
+bool MappedFile::cached(std::uint64_t offset) const {
+  std::uint8_t byte;
+  const iovec into{&byte, 1};
+  return ::preadv2(file_, &into, 1, static_cast<off_t>(offset), RWF_NOWAIT) == 1;
+}
+
+void MappedFile::read_ahead(std::uint64_t offset, std::uint64_t bytes) const {
+  if (bytes == 0 || offset + bytes > size_) return;
+  if (cached(offset) && cached(offset + bytes / 2) && cached(offset + bytes - 1)) return;
+  const std::uint64_t page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)), begin = offset / page * page;
+  ::madvise(const_cast<std::uint8_t*>(data_) + begin, offset + bytes - begin, MADV_WILLNEED);
 }
 
 bool exists(const std::string& path) {

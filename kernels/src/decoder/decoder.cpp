@@ -35,7 +35,8 @@ Decoder::Decoder(std::shared_ptr<const Checkpoint> checkpoint, std::string ident
       config_(checkpoint, &checkpoint->config()),
       model_(checkpoint),
       rope_(*config_),
-      pool_(threads) {}
+      pool_(threads),
+      read_ahead_(checkpoint) {}
 
 void Decoder::check(const std::vector<RowRequest>& rows) const {
   if (rows.empty()) throw KernelError("step: found no rows, allowed: 1 or more");
@@ -67,7 +68,7 @@ std::vector<RowResult> Decoder::step(const std::vector<RowRequest>& rows) {
   const std::int64_t wide = static_cast<std::int64_t>(c.hc_mult) * c.hidden_size;
 
   arena_.trim(kArenaKept);
-  Pass pass{model_, ops(), rope_, pool_, numerics_ == Numerics::official, arena_};
+  Pass pass{model_, ops(), rope_, pool_, read_ahead_, numerics_ == Numerics::official, arena_};
   std::vector<RowResult> results(rows.size());
   std::map<std::int64_t, std::pair<Angles, Angles>> angles;  // of each position, plain and compressed
   for (std::size_t r = 0; r < rows.size(); ++r) {

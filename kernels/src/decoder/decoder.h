@@ -39,6 +39,7 @@ class Decoder {
   Model model_;
   Rope rope_;
   ThreadPool pool_;
+  ReadAhead read_ahead_;
   Arena arena_;                           // of the step in flight
   std::mutex turn_;                       // callers from several threads take turns; a state in a step is the step's alone
 };

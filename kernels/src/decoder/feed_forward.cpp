@@ -41,6 +41,17 @@ Groups group_by_expert(const Layer& layer, const std::vector<Route>& routes, int
   return out;
 }
 
+// What is read next: the experts of this layer, gates and ups first as they run first, then what the next layer's attention reads.
+void expect_weights(Pass& pass, int l, const Groups& groups) {
+  for (const Slot& s : groups.slots) pass.read_ahead.expect(s.expert->w1), pass.read_ahead.expect(s.expert->w3);
+  for (const Slot& s : groups.slots) pass.read_ahead.expect(s.expert->w2);
+  if (l + 1 == static_cast<int>(pass.model.layers.size())) return pass.read_ahead.expect(pass.model.head);
+  const Layer& next = pass.model.layers[l + 1];
+  for (const Matrix* w : {&next.hc_attn.fn, &next.wq_a, &next.wkv, &next.wq_b, &next.wo_a, &next.wo_b, &next.hc_ffn.fn}) pass.read_ahead.expect(*w);
+  if (next.ratio != 0) pass.read_ahead.expect(next.compressor.wkv), pass.read_ahead.expect(next.compressor.wgate);
+  if (next.ratio == 4) pass.read_ahead.expect(next.indexer.wq_b);
+}
+
 }  // namespace
 
 void feed_forward(Pass& pass, int l) {
@@ -63,6 +74,7 @@ void feed_forward(Pass& pass, int l) {
 
   // every touched expert's weights are read once for all the items that chose it
   const Groups groups = group_by_expert(layer, routes, k);
+  expect_weights(pass, l, groups);
   const std::int64_t pairs = n * (k + 1);
   const Buffer a(arena, pairs, inner), b(arena, pairs, inner), t(arena, pairs, inner), t8(arena, pairs, inner), v(arena, pairs, d);
   // of the pairs in the groups' order

@@ -9,6 +9,7 @@
 #include "decoder/intervention.h"
 #include "decoder/journal.h"
 #include "decoder/model.h"
+#include "decoder/read_ahead.h"
 #include "decoder/rope.h"
 #include "decoder/state.h"
 #include "decoder/thread_pool.h"
@@ -50,6 +51,7 @@ struct Pass {
   const Ops& ops;
   const Rope& rope;
   ThreadPool& pool;
+  ReadAhead& read_ahead;
   const bool official;
   Arena& arena;
   std::vector<State*> states{};              // [rows]

@@ -14,6 +14,10 @@ struct Matrix {
   int cols = 0;                          // inputs, a multiple of 16 (E2M1: of 32)
   const std::uint8_t* data = nullptr;    // [rows, cols] F32/BF16/E4M3, [rows, cols/2] E2M1 nibbles
   const std::uint8_t* scale = nullptr;   // E8M0: E4M3 [ceil(rows/128), ceil(cols/128)], E2M1 [rows, cols/32]; else null
+  std::uint64_t data_bytes() const {      // without the scales
+    const std::uint64_t count = static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(cols);
+    return format == Format::F32 ? 4 * count : format == Format::BF16 ? 2 * count : format == Format::E4M3 ? count : count / 2;
+  }
   bool quantised() const { return format == Format::E4M3 || format == Format::E2M1; }
 };
 
