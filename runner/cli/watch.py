@@ -34,7 +34,7 @@ def watch_run(out: Console, run: Run) -> None:
         for activity in _looks(run):
             if activity.stage is not None and (activity.stage.name != stage or time.monotonic() >= said + LINE_SECONDS):
                 said, stage = time.monotonic(), activity.stage.name
-                out.print(line(activity))
+                out.print(line(activity), soft_wrap=True)
 
 
 def _looks(run: Run) -> Iterator[Activity]:
@@ -84,6 +84,6 @@ def line(activity: Activity) -> str:
     workers = ", ".join(f"{count} on {name}" for name, count in by_host.items())
     parts.append(f"{activity.in_flight} in flight; workers: {workers or 'none'}")
     rate, left = activity.rate(), activity.seconds_left()
-    if rate and left is not None:
+    if rate and left:
         parts.append(f"{rate:.3g} units/s, about {timedelta(seconds=round(left))} left of this stage")
     return ", ".join(parts)

@@ -14,7 +14,8 @@ from runner.cli import watch
 from runner.events import EventsLog
 from runner.run import Run, open_run
 
-LEASE = {"stage": "horizon-4", "worker": "w0", "host": "here", "units": ["a"], "attempts": [1]}
+HOST = "a-host-with-a-name-that-is-so-long-that-a-line-of-a-hundred-columns-does-not-hold-it"
+LEASE = {"stage": "horizon-4", "worker": "w0", "host": HOST, "units": ["a"], "attempts": [1]}
 
 
 class Driver:
@@ -25,8 +26,8 @@ class Driver:
         self.claim = Claim(run.paths.claim)
         self.claim.__enter__()
         self.events = EventsLog(run.paths.events)
-        self.events.write("started", host="here", pid=1)
-        self.events.write("joined", host="here", worker="w0")
+        self.events.write("started", host=HOST, pid=1)
+        self.events.write("joined", host=HOST, worker="w0")
         self.events.write("planned", stage="horizon-4", units=40, reasons={"new": 40})
         self.now = 0
 
@@ -54,7 +55,7 @@ def test_elsewhere_than_on_a_terminal_there_is_a_line_an_interval(run: Command, 
     assert ended.code == 0
     lines = [line for line in ended.out.splitlines() if line.startswith("stage horizon-4: ")]
     assert [line.partition(" units")[0] for line in lines] == [f"stage horizon-4: {done}/40" for done in (0, 9, 19)]
-    assert ", 1 in flight; workers: 1 on here, " in lines[1]
+    assert f", 1 in flight; workers: 1 on {HOST}, " in lines[1]
     assert " units/s, about " in lines[1]
     assert "\x1b" not in ended.out
     assert "finished" in ended.out  # in the end the store is asked
