@@ -41,7 +41,7 @@ class FaultyExecutor:
     """Implements `actors.executor.Executor`. A lease that was given away may be answered all the same, at any later time.
 
     before: called ahead of each `wait`, so that a test can do something while leases are in flight. late_bytes: what an answer
-    that comes for the second time, or too late, is turned into.
+    that comes for the second time, or too late, is turned into. harmful: prompts whose units crash every worker.
     """
 
     seed: int
@@ -51,6 +51,7 @@ class FaultyExecutor:
     longest_delay: float = 30.0
     before: Callable[[], None] = lambda: None
     late_bytes: Callable[[Lease], list[UnitResult]] | None = None
+    harmful: set[str] = field(default_factory=set)
     happened: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -92,6 +93,9 @@ class FaultyExecutor:
         self._due.clear()
 
     def _answer(self, lease: Lease, worker: str, done: Done) -> None:
+        if any(unit.prompt_id in self.harmful for unit in lease.units):
+            self._later(Failed(lease, "crash", "crash in lease", "the whole story", worker))
+            return
         drawn = self._random.randrange(100)
         rates = self.rates
         if drawn < rates.dropped:

@@ -12,11 +12,13 @@ import pytest
 from faulty_executor import FaultyExecutor, Rates, SeededClock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiny_run import DirectedExecutor, dataset, drive, execute, experiment
+from tiny_run import DirectedExecutor, TinyProtocol, dataset, drive, execute, experiment
 
 from actors.executor import Done, Event, Failed, Left
 from runner.events import read_events
 from runner.interrupt import Interrupt, Interrupted
+from runner.paths import RunPaths
+from runner.retry_request import RetryRequest
 from runner.store import RunStore
 from schemas.errors import ConformanceFinding
 from schemas.unit import Lease, UnitResult
@@ -181,4 +183,29 @@ def test_a_signal_with_work_in_flight_loses_nothing(
                 assert leased == {event["lease"] for event in events if event["event"] in ("done", "failed")}
     store, _ = drive_faulty(root, FaultyExecutor(seed + 1, SeededClock()))
     assert dataset(root) == undisturbed
+    counted_once(store)
+
+
+@given(seed=SEEDS, turn=st.integers(1, 400), harmful=st.sets(st.sampled_from(["p0", "p5", "p8", "p13"]), min_size=1))
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_retry_at_any_moment_ends_with_the_same_bytes(
+    tmp_path_factory: pytest.TempPathFactory, undisturbed: dict[str, bytes], seed: int, turn: int, harmful: set[str]
+) -> None:
+    """Harmful units are set aside; at some turn, if it is not over by then, the cause is removed and they are asked for again."""
+    root = tmp_path_factory.mktemp("retried")
+    executor = FaultyExecutor(seed, SeededClock(), harmful=set(harmful))
+    turns = iter(range(1, 1_000_000))
+
+    def remove_the_cause() -> None:
+        if next(turns) == turn:
+            executor.harmful.clear()
+            RetryRequest(RunStore(RunPaths(root), TinyProtocol().schemas())).make()
+
+    executor.before = remove_the_cause
+    store, _ = drive_faulty(root, executor)
+    if store.failures("4"):  # it was over before the cause was gone
+        RetryRequest(store).make()
+        store, _ = drive_faulty(root, FaultyExecutor(seed, SeededClock()))
+    assert dataset(root) == undisturbed
+    assert not RetryRequest(store).pending()
     counted_once(store)
