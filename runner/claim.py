@@ -1,111 +1,234 @@
-"""One driver a run: an exclusive lock on the run's directory, and beside it a claim file that says who has it.
+"""One driver a run: a claim that lives as long as its driver shows signs of life, and is taken over afterwards without a command.
 
-The kernel drops the lock when its process ends, however it ends, so a crashed driver needs no unlock command. The rejected
-alternatives: a file that exists while a driver lives would need one; a lock on the claim file is lost with the file, since
-whoever comes after its removal locks another one.
+A claim is a record under a number, its epoch, that only one driver can create. The driver renews it by a counter. Whoever wants
+the run watches that counter by a clock of its own, so that no two hosts need the same time; on the driver's own machine it is
+known at once whether the process lives. A lock on the directory, where the file system knows locks, keeps a second driver of the
+machine out even when somebody removes the record.
+
+None of this is what keeps results from counting twice: a driver can be stopped at any moment, be given up, and wake up in the
+middle of a write. The journal does (runner.journal).
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import socket
+import threading
 import time
-from dataclasses import asdict, dataclass
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from runner.disk import FILE_MODE
+from runner.paths import RunPaths
+from runner.process import Process, this_process
+from runner.storage import Storage
 from schemas.errors import RunBusy
 
-# A reader that asks who holds a claim holds it itself for an instant.
-_PATIENCE_SECONDS = 0.5
+HEARTBEAT_SECONDS = 5.0
+EXPIRY_SECONDS = 30.0
+"""A driver on another machine is given up when it has not renewed its claim for so long."""
+
+_LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a claim, as the claim file says."""
+    """Who holds a claim. renewed: by its own clock, for people; nothing is decided by it."""
 
-    host: str
-    pid: int
+    process: Process
     since: str
+    renewed: str
 
     def __str__(self) -> str:
-        return f"process {self.pid} on host {self.host} since {self.since}" if self.pid else "its claim file does not say who"
+        if not self.process.pid:
+            return "its claim file does not say who"
+        text = f"process {self.process.pid} on host {self.process.host} since {self.since}"
+        return text if self.process.is_here() else f"{text}, last heard of at {self.renewed}"
 
 
-_UNNAMED = Holder("", 0, "")
+_UNNAMED = Holder(Process("", 0, 0, ""), "", "")
 """A live driver whose name is not written yet, or was removed."""
+
+
+@dataclass(frozen=True)
+class _Record:
+    """The content of a claim. Its bytes are always as long as they were, since it is renewed in place."""
+
+    owner: str
+    holder: Holder
+    beat: int
+    held: bool
+
+    def to_bytes(self) -> bytes:
+        content = {
+            "state": "held" if self.held else "free",
+            "beat": f"{self.beat:012d}",
+            "renewed": self.holder.renewed,
+            "since": self.holder.since,
+            "owner": self.owner,
+            **asdict(self.holder.process),
+        }
+        return (json.dumps(content) + "\n").encode()
+
+    @classmethod
+    def parsed(cls, data: bytes) -> _Record | None:
+        """None for what is no record: torn, since it is renewed in place, or damaged."""
+        try:
+            said = json.loads(data)
+            process = Process(str(said["host"]), int(said["pid"]), int(said["started"]), str(said["machine"]))
+            holder = Holder(process, str(said["since"]), str(said["renewed"]))
+            return cls(str(said["owner"]), holder, int(said["beat"]), said["state"] != "free")
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return None
 
 
 class Claim:
     """The claim on a run, held between `with` and its end. Raises RunBusy, naming the holder, when another live driver has it.
 
-    path: of the claim file, in the run's directory, which exists.
+    epoch: higher than that of every claim before. notice: is told when it takes a while to see whether another driver lives.
+    Implements `runner.store.Tenure`.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._descriptor = -1
+    def __init__(self, storage: Storage, paths: RunPaths, *, notice: Callable[[str], None] = lambda text: None) -> None:
+        self.epoch = 0
+        self._storage = storage
+        self._paths = paths
+        self._notice = notice
+        self._unlock: Callable[[], None] = lambda: None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._keep_renewing, name="claim", daemon=True)
+        self._mutex = threading.Lock()
+        self._renewed = 0.0
+        self._lost = False
 
     def __enter__(self) -> Self:
-        # Not inheritable (PEP 446): a worker process that outlives its driver must not keep the run busy.
-        descriptor = _opened(self.path.parent)
         try:
-            deadline = time.monotonic() + _PATIENCE_SECONDS
-            while not _locked(descriptor, fcntl.LOCK_EX):
-                if time.monotonic() > deadline:
-                    raise RunBusy(f"{self.path.parent}: another driver works on this run: {_read(self.path)}")
-                time.sleep(0.02)
-            self._describe()
+            locked, self._unlock = self._storage.lock(self._paths.root)
+        except BlockingIOError:
+            raise self._busy(holder(self._storage, self._paths) or _UNNAMED) from None
+        try:
+            self._acquire(locked)
         except BaseException:
-            os.close(descriptor)
+            self._unlock()
             raise
-        self._descriptor = descriptor
+        self._thread.start()
         return self
 
-    def _describe(self) -> None:
-        me = Holder(socket.gethostname(), os.getpid(), datetime.now(UTC).isoformat(timespec="seconds"))
-        claim = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
-        try:
-            os.write(claim, (json.dumps(asdict(me)) + "\n").encode())
-        finally:
-            os.close(claim)
-
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        os.close(self._descriptor)  # which unlocks
-        self._descriptor = -1
+        self._stop.set()
+        self._thread.join()
+        try:
+            with self._mutex:
+                if not self._lost:
+                    self._renew(held=False)
+        except OSError:
+            pass  # it will be found dead
+        finally:
+            self._unlock()
+
+    def require_held(self) -> None:
+        """Raises RunBusy when another driver has taken the run over. Cheap while the claim is renewed as it should be."""
+        with self._mutex:
+            if not self._lost and time.monotonic() - self._renewed > EXPIRY_SECONDS / 2:
+                self._look()  # this process may have been stopped, and given up meanwhile
+            lost = self._lost
+        if lost:
+            now = holder(self._storage, self._paths)
+            raise RunBusy(
+                f"{self._paths.root}: this driver was given up, and another one works on the run: {now or 'done by now'}"
+            )
+
+    def _acquire(self, locked: bool) -> None:
+        while True:
+            epoch, data = _latest(self._storage, self._paths)
+            record = None if data is None else _Record.parsed(data)
+            if data is not None and (record is None or record.held):
+                self._require_dead(epoch, data, record, locked)
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            mine = _Record(uuid.uuid4().hex, Holder(this_process(), now, now), 0, True)
+            try:
+                self._storage.create(self._paths.claim(epoch + 1), mine.to_bytes(), read_only=False)
+            except FileExistsError:
+                continue  # somebody was faster, and lives
+            self.epoch, self._record = epoch + 1, mine
+            self._renewed = time.monotonic()
+            for name in self._storage.names(self._paths.claims):
+                if name < self._paths.claim(self.epoch).name:
+                    self._storage.remove(self._paths.claims / name)
+            return
+
+    def _require_dead(self, epoch: int, data: bytes, record: _Record | None, locked: bool) -> None:
+        """Return once it is plain that the holder is dead. Raises RunBusy as soon as it shows signs of life."""
+        found = _UNNAMED if record is None else record.holder
+        if found.process.is_here():
+            # A live driver of this machine would hold the lock; without locks, its process tells.
+            if locked or not found.process.is_alive():
+                return
+            raise self._busy(found)
+        self._notice(f"{self._paths.root}: waiting up to {EXPIRY_SECONDS:.0f} s to see whether another driver lives: {found}")
+        deadline = time.monotonic() + EXPIRY_SECONDS
+        while time.monotonic() < deadline:
+            time.sleep(min(_LOOK_SECONDS, EXPIRY_SECONDS / 10))
+            latest, now = _latest(self._storage, self._paths)
+            after = None if now is None else _Record.parsed(now)
+            if latest == epoch and (now is None or (after is not None and not after.held)):
+                return  # given up properly meanwhile
+            if (latest, now) != (epoch, data):
+                raise self._busy(found if after is None else after.holder)
+
+    def _busy(self, found: Holder) -> RunBusy:
+        return RunBusy(f"{self._paths.root}: another driver works on this run: {found}")
+
+    def _keep_renewing(self) -> None:
+        while not self._stop.wait(HEARTBEAT_SECONDS):
+            with self._mutex:
+                try:
+                    self._look()
+                except OSError:
+                    continue  # a storage that does not answer now may do so next time
+            if self._lost:
+                return
+
+    def _look(self) -> None:
+        """Renew the claim, or find that it is lost."""
+        epoch, data = _latest(self._storage, self._paths)
+        now = None if data is None else _Record.parsed(data)
+        if epoch > self.epoch or (epoch == self.epoch and now is not None and now.owner != self._record.owner):
+            self._lost = True
+            return
+        if epoch < self.epoch:  # somebody removed it, and nobody has the run for that
+            self._storage.create(self._paths.claim(self.epoch), self._record.to_bytes(), read_only=False)
+        self._renew(held=True)
+
+    def _renew(self, *, held: bool) -> None:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        record = replace(self._record, beat=self._record.beat + 1, held=held, holder=replace(self._record.holder, renewed=now))
+        self._storage.overwrite(self._paths.claim(self.epoch), record.to_bytes())
+        self._record = record
+        self._renewed = time.monotonic()
 
 
-def holder(path: Path) -> Holder | None:
-    """The live driver that holds the claim at `path`, or None."""
-    try:
-        descriptor = _opened(path.parent)
-    except FileNotFoundError:
+def holder(storage: Storage, paths: RunPaths) -> Holder | None:
+    """The driver that has the run, or None. One on another machine, of which nobody here can know more, counts as alive."""
+    data = _latest(storage, paths)[1]
+    record = None if data is None else _Record.parsed(data)
+    if storage.is_locked(paths.root):
+        return record.holder if record is not None and record.held else _UNNAMED
+    if record is None or not record.held:
         return None
-    try:
-        return None if _locked(descriptor, fcntl.LOCK_SH) else _read(path)
-    finally:
-        os.close(descriptor)
+    here = record.holder.process.is_here()
+    return record.holder if not here or record.holder.process.is_alive() else None
 
 
-def _opened(directory: Path) -> int:
-    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-
-
-def _locked(descriptor: int, kind: int) -> bool:
-    try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _read(path: Path) -> Holder:
-    try:
-        return Holder(**json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, TypeError):
-        return _UNNAMED
+def _latest(storage: Storage, paths: RunPaths) -> tuple[int, bytes | None]:
+    """Epoch and content of the latest claim; 0 and None when there is none."""
+    for name in reversed(storage.names(paths.claims)):
+        number = name.partition(".")[0]
+        if number.isdecimal() and paths.claim(int(number)).name == name:
+            try:
+                return int(number), storage.read(paths.claims / name)
+            except FileNotFoundError:
+                return int(number), None
+    return 0, None

@@ -1,83 +1,134 @@
-"""Commit of results: after `commit` returns a unit is done for good, before its log line is whole it never happened.
+"""Commit of results: in groups, since one wait for the disk serves all that arrived before it.
 
-Data files first, each whole and durable, then one line in the stage's commit log that names them all: a reader sees
-all tables of a unit or none. A second result for a committed unit (a retry whose first answer arrived after all, a
-host that was only slow) must be the same bytes.
+A unit is done for good when its group's entry stands in the journal; before, it never happened. How units were grouped shows
+nowhere but there. A second result for a unit (a retry whose first answer arrived after all, a host that was only slow) must be
+the same bytes.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict
 
 import pyarrow as pa
 
 from runner import parquet
-from runner.disk import COMMITTED_MODE, make_directories, put_files
-from runner.store import Commit, CommittedFile, RunStore
+from runner.failure import Failure
+from runner.journal import encoded
+from runner.store import RunStore
 from schemas.errors import ConformanceFinding
 from schemas.unit import UnitResult
 
+GROUP_SECONDS = 2.0
+"""Longest that a result waits for others. A kill loses at most the work of so many seconds, beside what is in flight."""
 
-@dataclass(frozen=True)
-class CommitOutcome:
-    """new: committed now. repeated: were committed before, with the same bytes."""
-
-    new: Sequence[Commit]
-    repeated: Sequence[Commit]
+GROUP_BYTES = 16 << 20
+"""Rows in memory that are enough for a group."""
 
 
-def commit(store: RunStore, stage: str, results: Sequence[UnitResult]) -> CommitOutcome:
-    """Commit the results of one lease, together: one directory fsync a table and one log append, whatever the number of units.
+class Committer:
+    """Takes results as they come and commits them in groups. Precondition: the store was recovered by the claim's holder.
 
-    Raises ConformanceFinding when a unit is committed already with other bytes; its second result is kept under findings/, and
-    nothing of the lease is committed.
+    group_seconds: 0 commits at every opportunity.
     """
-    committed = store.commits(stage)
-    new: dict[str, Commit] = {}
-    repeated: list[Commit] = []
-    files: list[tuple[Path, bytes]] = []
-    for result in results:
-        contents = {name: parquet.to_bytes(_checked(store, result, name)) for name in sorted(store.schemas)}
-        record = Commit(result.key, {name: _describe(name, data, result) for name, data in contents.items()})
-        before = committed.get(result.key) or new.get(result.key)
-        if before is None:
-            new[result.key] = record
-            files += [(store.paths.data(name, stage, result.key), data) for name, data in contents.items()]
-        elif before == record:
-            repeated.append(record)
-        else:
-            raise _finding(store, stage, before, record, contents)
-    if new:
-        make_directories(store.disk, *{path.parent for path, _ in files})
-        put_files(store.disk, files, COMMITTED_MODE)
-        store.commit_log(stage).append(record.as_record() for record in new.values())
-        committed.update(new)
-    return CommitOutcome(tuple(new.values()), tuple(repeated))
 
+    def __init__(
+        self, store: RunStore, *, group_seconds: float = GROUP_SECONDS, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._group_seconds = group_seconds
+        self._stage = ""
+        self._waiting: dict[str, UnitResult] = {}
+        self._bytes = 0
+        self._since = 0.0
 
-def _checked(store: RunStore, result: UnitResult, name: str) -> pa.Table:
-    """The result's table of this name; ValueError where the protocol broke its own schema: a bug, not a user's mistake."""
-    if set(result.tables) != set(store.schemas):
-        raise ValueError(f"unit {result.key}: tables {sorted(result.tables)}, the protocol declares {sorted(store.schemas)}")
-    table = result.tables[name]
-    if not table.schema.equals(store.schemas[name], check_metadata=True):
-        raise ValueError(f"unit {result.key}: table {name} is not of the declared schema:\n{table.schema}\n{store.schemas[name]}")
-    return table
+    def add(self, stage: str, results: Sequence[UnitResult]) -> None:
+        """Take the results of one lease, for the next group.
 
+        Raises ConformanceFinding when a unit is committed, or waits to be, with other bytes; its second result is kept under
+        findings/, and nothing of this lease is taken.
+        """
+        if stage != self._stage:
+            self.commit()
+            self._stage = stage
+        new: dict[str, UnitResult] = {}
+        for result in results:
+            self._require_schemas(result)
+            before = new[result.key].tables if result.key in new else self._rows(stage, result.key)
+            if before is None:
+                new[result.key] = result
+            else:
+                self._require_same(stage, result.key, before, result.tables)
+        if new and not self._waiting:
+            self._since = self._clock()
+        self._waiting |= new
+        self._bytes += sum(table.nbytes for result in new.values() for table in result.tables.values())
 
-def _describe(name: str, data: bytes, result: UnitResult) -> CommittedFile:
-    return CommittedFile(name, hashlib.sha256(data).hexdigest(), len(data), result.tables[name].num_rows)
+    def compare(self, stage: str, results: Sequence[UnitResult]) -> None:
+        """Hold results that count for nothing to those of the same units that do. Raises ConformanceFinding as `add` does."""
+        for result in results:
+            before = self._rows(stage, result.key)
+            if before is not None:
+                self._require_schemas(result)
+                self._require_same(stage, result.key, before, result.tables)
 
+    def due(self) -> bool:
+        """Whether what waits should wait no longer."""
+        if not self._waiting:
+            return False
+        return self._bytes >= GROUP_BYTES or self._clock() - self._since >= self._group_seconds
 
-def _finding(store: RunStore, stage: str, before: Commit, second: Commit, contents: dict[str, bytes]) -> ConformanceFinding:
-    differing = sorted(name for name in contents if before.files[name] != second.files[name])
-    evidence = [(store.paths.finding(name, stage, second.unit), contents[name]) for name in differing]
-    put_files(store.disk, evidence, COMMITTED_MODE)
-    name = differing[0]
-    return ConformanceFinding(
-        f"stage {stage}, unit {second.unit}: executed again it gave other bytes in {', '.join(differing)}: "
-        f"committed SHA-256 {before.files[name].sha256}, now {second.files[name].sha256}; kept as {evidence[0][0]}"
-    )
+    def commit(self) -> Collection[str]:
+        """Commit what waits, as one entry; returns the keys of the units that are done now and were not before."""
+        results = list(self._waiting.values())
+        if results:
+            tables, payload = encoded({name: [one.tables[name] for one in results] for name in self._store.schemas})
+            units = [result.key for result in results]
+            self._store.append("units", {"stage": self._stage, "units": units, "tables": tables}, payload)
+        keys = frozenset(self._waiting)
+        self._waiting.clear()
+        self._bytes = 0
+        return keys
+
+    def set_aside(self, stage: str, failure: Failure) -> None:
+        """Write down that a unit will not be tried any more; durable on return."""
+        self._store.append("failure", {"stage": stage, "failure": asdict(failure)})
+
+    def _rows(self, stage: str, unit: str) -> Mapping[str, pa.Table] | None:
+        """Rows of a unit that is committed or waits; None of one that is new."""
+        waiting = self._waiting.get(unit) if stage == self._stage else None
+        if waiting is not None:
+            return waiting.tables
+        return None if self._store.place(stage, unit) is None else self._store.unit_rows(stage, unit)
+
+    def _require_schemas(self, result: UnitResult) -> None:
+        """ValueError where the protocol broke its own schema: a bug, not a user's mistake."""
+        schemas = self._store.schemas
+        if set(result.tables) != set(schemas):
+            raise ValueError(f"unit {result.key}: tables {sorted(result.tables)}, the protocol declares {sorted(schemas)}")
+        for name, table in result.tables.items():
+            if not table.schema.equals(schemas[name], check_metadata=True):
+                raise ValueError(
+                    f"unit {result.key}: table {name} is not of the declared schema:\n{table.schema}\n{schemas[name]}"
+                )
+
+    def _require_same(self, stage: str, unit: str, before: Mapping[str, pa.Table], second: Mapping[str, pa.Table]) -> None:
+        """Raises ConformanceFinding, with evidence kept, unless both are the same bytes; as Parquet, which is canonical."""
+        contents = {name: (parquet.to_bytes(before[name]), parquet.to_bytes(second[name])) for name in sorted(second)}
+        differing = [name for name, (committed, now) in contents.items() if committed != now]
+        if not differing:
+            return
+        self.commit()  # what others gave is none the worse for it
+        store = self._store
+        evidence = [(store.paths.finding(name, stage, unit), contents[name][1]) for name in differing]
+        for path, data in evidence:
+            store.require_held()
+            store.storage.replace(path, data)
+        committed, now = (hashlib.sha256(data).hexdigest() for data in contents[differing[0]])
+        raise ConformanceFinding(
+            f"stage {stage}, unit {unit}: executed again it gave other bytes in {', '.join(differing)}: "
+            f"committed SHA-256 {committed}, now {now}; kept as {evidence[0][0]}"
+        )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 
 from actors.executor import Executor, WorkerReport
 from actors.fleet import require_recorded
+from runner.commit import GROUP_SECONDS, Committer
 from runner.finding import Finding
 from runner.interrupt import Interrupt
 from runner.plan import plan_stage, write_plan
@@ -31,6 +32,7 @@ class Driver:
 
     build_id: the kernels that the run was started with; a worker with others gets no result committed. The executor is started
     when the first unit needs it and closed on the way out, whatever that is. clock: seconds, never going back.
+    group_seconds: see runner.commit.
     """
 
     def __init__(
@@ -44,8 +46,10 @@ class Driver:
         telemetry: Telemetry,
         interrupt: Interrupt,
         clock: Callable[[], float] = time.monotonic,
+        group_seconds: float = GROUP_SECONDS,
     ) -> None:
         self._store = store
+        self._committer = Committer(store, group_seconds=group_seconds, clock=clock)
         self._protocol = protocol
         self._experiment = experiment
         self._executor = executor
@@ -61,7 +65,7 @@ class Driver:
         self._next_lease = 0
 
     def run(self) -> None:
-        """Run every stage. Units that had to be set aside are in the failure logs on return, everything else is committed.
+        """Run every stage. On return units that had to be set aside are written down, and everything else is committed.
 
         Raises ConformanceFinding (executed again a unit gave other bytes, a worker found a contradiction, or a check of the
         protocol fails), which is on disk by then; UnitsFailed before a stage that cannot be planned without units that were set
@@ -96,8 +100,6 @@ class Driver:
         units = self._protocol.units(self._experiment, stage, self._store)
         planned = plan_stage(self._store, stage, units)
         write_plan(self._store, stage, planned)
-        self._store.commit_log(stage).create()
-        self._store.failure_log(stage).create()
         self._telemetry.planned(stage, Counter(unit.reason for unit in planned))
         todo = [one.unit for one in planned if one.reason in ("new", "stale")]
         if not todo:
@@ -108,6 +110,7 @@ class Driver:
         execution = self._experiment.job.execution
         work = StageWork(
             self._store,
+            self._committer,
             stage,
             units,
             self._executor,

@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import PurePath
 from types import TracebackType
 from typing import Any, Self
 
-from runner.disk import FILE_MODE
+from runner.storage import Storage
 
 
 class EventsLog:
     """Appends one JSON object a line, each with `time` (UTC) and `event`. Not synced: its end may be lost."""
 
-    def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, FILE_MODE)
-        end = os.fstat(self._descriptor).st_size
-        if end and os.pread(self._descriptor, 1, end - 1) != b"\n":
-            os.write(self._descriptor, b"\n")  # behind a torn line, which otherwise would take the next one along
+    def __init__(self, storage: Storage, path: PurePath) -> None:
+        self._appender = storage.appender(path)
 
     def write(self, event: str, **fields: Any) -> None:
         line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **fields}
-        os.write(self._descriptor, (json.dumps(line, ensure_ascii=False) + "\n").encode())
+        self._appender.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        os.close(self._descriptor)
+        self._appender.close()
 
 
 class EventsReader:
@@ -50,19 +46,9 @@ class EventsReader:
         return _parsed(whole)
 
 
-def read_events(path: Path) -> Iterator[dict[str, Any]]:
+def read_events(storage: Storage, path: PurePath) -> Iterator[dict[str, Any]]:
     """Events of the log at `path`, oldest first; lines that a kill tore are passed over."""
-    return _parsed(content_from(path, 0))
-
-
-def content_from(path: Path, offset: int) -> bytes:
-    """What stands in the log at `path` behind the first `offset` bytes."""
-    try:
-        with path.open("rb") as log:
-            log.seek(offset)
-            return log.read()
-    except FileNotFoundError:
-        return b""
+    return _parsed(storage.read_appended(path))
 
 
 def _parsed(data: bytes) -> Iterator[dict[str, Any]]:

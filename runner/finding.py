@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import PurePath
 from typing import Literal
 
-from runner.disk import COMMITTED_MODE, put_files
 from runner.store import RunStore
 
 
@@ -30,18 +29,19 @@ class Finding:
     units: Sequence[str] = ()
 
 
-def keep_finding(store: RunStore, finding: Finding) -> Path:
+def keep_finding(store: RunStore, finding: Finding) -> PurePath:
     """Write a finding down, durably; returns where. Of each stage and source the last one is kept: a run ends with its first."""
     path = store.paths.finding_record(finding.stage, finding.source)
-    put_files(store.disk, [(path, (json.dumps(asdict(finding), ensure_ascii=False, indent=1) + "\n").encode())], COMMITTED_MODE)
+    store.require_held()
+    store.storage.replace(path, (json.dumps(asdict(finding), ensure_ascii=False, indent=1) + "\n").encode())
     return path
 
 
-def told(path: Path) -> str:
+def told(store: RunStore, path: PurePath) -> str:
     """What a file under findings/ says, in one line."""
     if path.suffix != ".json":
         return "a unit gave other bytes when it was executed again"
     try:
-        return str(json.loads(path.read_bytes())["message"])
+        return str(json.loads(store.storage.read(path))["message"])
     except (ValueError, KeyError, TypeError, OSError):
         return "a finding that cannot be read any more"

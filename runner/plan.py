@@ -6,13 +6,13 @@ meaning before; the fields that changed are named, so that nobody has to guess w
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from runner.disk import put_files
-from runner.record_log import canonical_json
+from runner.checked_json import canonical_json
 from runner.store import RunStore
 from schemas.unit import Unit
 
@@ -62,9 +62,19 @@ def plan_stage(store: RunStore, stage: str, units: Sequence[Unit]) -> list[Plann
 
 
 def write_plan(store: RunStore, stage: str, planned: Sequence[PlannedUnit]) -> None:
-    """Write a stage's plan down, whole or not at all, replacing the one before."""
-    lines = "".join(canonical_json(unit.as_line()) + "\n" for unit in planned)
-    put_files(store.disk, [(store.paths.plan(stage), lines.encode())])
+    """Write a stage's plan down: the file first, then the entry of the journal that makes it the stage's plan."""
+    before = store.plan_path(stage) if stage in store.plans() else None
+    data = "".join(canonical_json(unit.as_line()) + "\n" for unit in planned).encode()
+    path = store.paths.plan(stage, store.next_entry())
+    store.require_held()
+    store.storage.create(path, data)
+    sha256 = hashlib.sha256(data).hexdigest()
+    # What is committed later was planned; so many committed units are no part of this plan and do not count.
+    unplanned = len(store.units(stage).difference(one.unit.key for one in planned))
+    about = {"file": path.name, "sha256": sha256, "units": len(planned), "unplanned": unplanned}
+    store.append("plan", {"stage": stage, **about})
+    if before is not None:
+        store.storage.remove(before)
 
 
 def changed_fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
@@ -75,7 +85,7 @@ def changed_fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple
     return tuple(sorted(name for name in names if flat_before.get(name, missing) != flat_after.get(name, missing)))
 
 
-def _gone(lines: Sequence[Mapping[str, Any]], keys: set[str]) -> defaultdict[str, list[Mapping[str, Any]]]:
+def _gone(lines: Iterable[Mapping[str, Any]], keys: set[str]) -> defaultdict[str, list[Mapping[str, Any]]]:
     """Prompt ID -> meanings that were planned before and are not any more.
 
     The nth new unit of a prompt is compared with the nth that is gone: plans have a fixed order, so a changed parameter leaves

@@ -25,14 +25,14 @@ class Prepared:
     experiment: Experiment
 
 
-def prepare(job_file: JobFile) -> Prepared:
+def prepare(job_file: JobFile, catalog: Catalog | None = None) -> Prepared:
     """Open and check what a job names: catalog, checkpoint, tokenizer, every prompt, the protocol's own demands.
 
-    Raises InvalidInput with the first fault.
+    catalog: that of a run, which has a copy. Raises InvalidInput with the first fault.
     """
     instruction_set()
     job = job_file.job
-    catalog = load_catalog(job_file.catalog)
+    catalog = catalog or load_catalog(job_file.catalog)
     if job.composition is not None:
         check_composition(catalog, job.composition, job_file=str(job_file.path))
     checkpoint = open_checkpoint(job_file.checkpoint)

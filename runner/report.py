@@ -53,7 +53,7 @@ def print_report(out: Console, run: Run) -> None:
     failed = sum(stage.failed for stage in verdict.stages)
     out.print(f"run      {run.paths.root} ({verdict.state}): {done} units done" + (f", {failed} set aside" if failed else ""))
     out.print(f"dataset  {run.paths.tables}: {', '.join(sorted(run.store.schemas))}")
-    out.print(f"digest   {run.store.dataset_digest()}")
+    out.print(f"digest   {run.store.dataset_digest() or 'none before the run is finished'}")
 
 
 def report_as_dict(run: Run) -> dict[str, Any]:

@@ -1,14 +1,13 @@
 """Units that were set aside are asked for again: by the driver that holds the run, or through a file that it looks for.
 
-Only the holder of a run's claim writes its logs. Somebody else who wants a retry leaves a request in the run's directory, which
-the live driver takes at its next look; should it end before, the next one takes it, so no request is lost.
+Only the holder of a run's claim writes its journal. Somebody else who wants a retry leaves a request in the run, which the live
+driver takes at its next look; should it end before, the next one takes it, so no request is lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from runner.disk import put_files
 from runner.store import RunStore
 
 
@@ -21,10 +20,10 @@ class RetryRequest:
 
     def make(self) -> None:
         """Leave the request, durably. One that is there already asks for the same."""
-        put_files(self._store.disk, [(self._path, b"failed\n")])
+        self._store.storage.replace(self._path, b"failed\n")
 
     def pending(self) -> bool:
-        return self._path.exists()
+        return self._store.storage.exists(self._path)
 
     def take(self, stages: Sequence[str]) -> Mapping[str, Sequence[str]]:
         """`clear`, if the request is pending."""
@@ -38,7 +37,7 @@ class RetryRequest:
         """
         cleared = {stage: list(failures) for stage in stages if (failures := self._store.failures(stage))}
         for stage, units in cleared.items():
-            self._store.failure_log(stage).append([{"unit": unit, "cleared": True} for unit in units])
+            self._store.append("cleared", {"stage": stage, "units": units})
         if self.pending():
-            self._store.disk.remove(self._path)
+            self._store.storage.remove(self._path)
         return cleared

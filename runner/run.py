@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from actors.executor import Executor, WorkerSpec
 from actors.inline import InlineExecutor
 from runner.claim import Claim
-from runner.disk import Disk, make_directories, put_files, temporary_name
 from runner.driver import Driver
 from runner.events import EventsLog
 from runner.interrupt import Interrupt
@@ -21,10 +21,11 @@ from runner.protocol import Experiment, ExperimentProtocol
 from runner.protocols import PROTOCOLS
 from runner.run_directory import run_directory
 from runner.run_record import RunRecord, content_of
+from runner.storage import Storage, storage_at
 from runner.store import RunStore
 from runner.telemetry import Telemetry
 from runner.verdict import Verdict, finish, require_marked, require_no_finding, verdict
-from schemas.catalog import load_catalog
+from schemas.catalog import Catalog, parse_catalog
 from schemas.errors import InvalidInput
 from schemas.job_file import JobFile
 
@@ -38,6 +39,7 @@ class Run:
 
     store: RunStore
     record: RunRecord
+    catalog: Catalog
     job_file: JobFile
     protocol: ExperimentProtocol
     experiment: Experiment
@@ -53,39 +55,51 @@ class Run:
         return verdict(self.store, self.stages(), self.protocol.needs_complete)
 
 
-def open_run(root: Path) -> Run:
-    """The run in the directory `root`. Raises InvalidInput when there is none, or when its record and its copy of the catalog do
-    not go together.
+def open_run(root: PurePath) -> Run:
+    """The run at `root`. Raises InvalidInput when there is none, or when its record and its copy of the catalog do not go
+    together.
     """
     paths = run_directory(root)
-    record = RunRecord.read(paths.record)
+    storage = storage_at(root)
+    record = RunRecord.read(storage, paths.record)
     job = record.parsed_job(paths.record)
-    catalog = load_catalog(paths.catalog)
+    try:
+        catalog = parse_catalog(storage.read(paths.catalog), str(paths.catalog))
+    except FileNotFoundError:
+        raise InvalidInput(str(paths.catalog), "", "no such file", "the run's copy of its catalog") from None
     if catalog.digest != record.catalog_digest:
         raise InvalidInput(str(paths.catalog), "", f"digest {catalog.digest}", f"{record.catalog_digest}, as run.json says")
     for changed in changed_fields(record.prompts, catalog.bindings):
         raise InvalidInput(str(paths.record), f"prompts.{changed}", "another prompt", f"the prompts of {paths.catalog.name}")
     protocol = PROTOCOLS[job.protocol]
     experiment = Experiment(job, catalog.prompts, record.checkpoint_identity, record.tokenizer_identity)
-    return Run(RunStore(paths, protocol.schemas()), record, JobFile(paths.record, job), protocol, experiment)
+    store = RunStore(paths, protocol.schemas(), storage)
+    return Run(store, record, catalog, JobFile(paths.record, job), protocol, experiment)
 
 
-def carry_out(prepared: Prepared, root: Path, executor: Executor, *, progress: Progress, interrupt: Interrupt) -> Run:
-    """Start the run in `root`, or go on with it, to its end. A finished one is returned as it is.
+def carry_out(
+    prepared: Prepared,
+    root: PurePath,
+    executor: Executor,
+    *,
+    progress: Progress,
+    interrupt: Interrupt,
+    notice: Callable[[str], None] = lambda text: None,
+) -> Run:
+    """Start the run at `root`, or go on with it, to its end. A finished one is returned as it is.
 
-    Raises InvalidInput when `root` holds another run or no run at all, RunBusy when another driver has it, UnitsFailed when units
-    had to be set aside, ConformanceFinding, ClusterUnreachable, Interrupted.
+    Raises InvalidInput when `root` holds another run or no run at all, RunBusy when another driver has it or takes it over,
+    UnitsFailed when units had to be set aside, ConformanceFinding, ClusterUnreachable, Interrupted. notice: see Claim.
     """
     paths = run_directory(root)
-    if not paths.finished.exists():
-        _require_own_directory(paths)
-        make_directories(Disk(), root)
-        with Claim(paths.claim):
-            run = _begin(prepared, paths)
+    storage = storage_at(root)
+    if not storage.exists(paths.finished):
+        _require_own_directory(storage, paths)
+        with Claim(storage, paths, notice=notice) as claim:
+            run = _begin(prepared, storage, paths)
             if run.store.finished() is None:
-                make_directories(Disk(), *paths.directories())
-                run.store.recover()
-                with EventsLog(paths.events) as events:
+                run.store.recover(claim)
+                with EventsLog(storage, paths.events) as events:
                     driver = Driver(
                         run.store,
                         prepared.protocol,
@@ -96,9 +110,12 @@ def carry_out(prepared: Prepared, root: Path, executor: Executor, *, progress: P
                         interrupt=interrupt,
                     )
                     driver.run()
-                run.store.refresh()
                 finish(run.store, run.stages())
-    return _begin(prepared, paths)
+    run = _begin(prepared, storage, paths)
+    if run.store.orphans():  # its driver was killed after its last word
+        with Claim(storage, paths, notice=notice) as claim:
+            run.store.recover(claim)
+    return run
 
 
 def make_executor(prepared: Prepared, address: str | None) -> Executor:
@@ -124,7 +141,7 @@ def _metrics(executor: Executor, paths: RunPaths, prepared: Prepared) -> Metrics
     """Ray's, where Ray is in use."""
     if isinstance(executor, InlineExecutor):
         return NoMetrics()
-    return RayMetrics(run=paths.root.resolve().name, protocol=prepared.protocol.name)
+    return RayMetrics(run=paths.root.name or Path(paths.root).resolve().name, protocol=prepared.protocol.name)
 
 
 def require_same_run(prepared: Prepared, run: Run) -> None:
@@ -153,22 +170,22 @@ def _record(prepared: Prepared, *, with_content: bool) -> RunRecord:
     )
 
 
-def _begin(prepared: Prepared, paths: RunPaths) -> Run:
+def _begin(prepared: Prepared, storage: Storage, paths: RunPaths) -> Run:
     """The run, written down if it is new, required to be the one that is asked for if it is not."""
-    if not paths.record.exists():
+    if not storage.exists(paths.record):
         # The catalog first: run.json is what makes a directory a run.
-        put_files(Disk(), [(paths.catalog, prepared.job_file.catalog.read_bytes())])
-        put_files(Disk(), [(paths.record, _record(prepared, with_content=True).to_bytes())])
+        storage.replace(paths.catalog, Path(prepared.job_file.catalog).read_bytes())
+        storage.replace(paths.record, _record(prepared, with_content=True).to_bytes())
     run = open_run(paths.root)
     require_same_run(prepared, run)
     return run
 
 
-def _require_own_directory(paths: RunPaths) -> None:
-    """Refuse a directory that holds something else than a run: nothing of somebody else's is mixed with or swept."""
-    if not paths.root.exists() or paths.record.exists():
+def _require_own_directory(storage: Storage, paths: RunPaths) -> None:
+    """Refuse a place that holds something else than a run: nothing of somebody else's is mixed with or swept."""
+    if storage.exists(paths.record):
         return
-    begun = {paths.claim, paths.catalog, temporary_name(paths.catalog), temporary_name(paths.record)}
-    for path in sorted(set(paths.root.iterdir()) - begun):
-        found = f"{path.name} and no run.json"
-        raise InvalidInput(str(paths.root), "", found, "a run, an empty directory or a new one")
+    for path in storage.entries(paths.root):
+        if path not in (paths.claims, paths.catalog):
+            found = f"{path.name} and no run.json"
+            raise InvalidInput(str(paths.root), "", found, "a run, an empty directory or a new one")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from runner.paths import RunPaths
 from schemas.errors import InvalidInput
@@ -13,12 +13,14 @@ from schemas.errors import InvalidInput
 ALLOWED = "a run's directory"
 
 
-def run_directory(root: Path) -> RunPaths:
-    """Paths of the run at `root`, which is a directory that can be read, or is not there and can be made.
+def run_directory(root: PurePath) -> RunPaths:
+    """Paths of the run at `root`: in an object store, or in a directory that can be read, or is not there and can be made.
 
     Raises InvalidInput for anything else: a file, a path through a file, a link to nothing, a circle of links, a name that is too
-    long, a directory that this user may not look into.
+    long, a directory that this user may not look into, or that everybody may write to: its plans and results could be anybody's.
     """
+    if not isinstance(root, Path):
+        return RunPaths(root)
     try:
         mode = _mode(root)
     except OSError as error:
@@ -29,6 +31,9 @@ def run_directory(root: Path) -> RunPaths:
         raise InvalidInput(str(root), "", "a file", ALLOWED)
     if not os.access(root, os.R_OK | os.X_OK):
         raise InvalidInput(str(root), "", "permission denied", f"{ALLOWED}, which this user may read")
+    if mode & stat.S_IWOTH:
+        found, allowed = f"mode {stat.S_IMODE(mode):04o}", f"{ALLOWED}, to which not everybody may write"
+        raise InvalidInput(str(root), "", found, allowed)
     return RunPaths(root)
 
 

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 import pyarrow as pa
@@ -16,11 +16,14 @@ from pydantic import ValidationError
 import kernels
 from runner.plan import changed_fields
 from runner.protocol import Experiment
+from runner.storage import Storage
 from schemas.catalog import Catalog, check_bindings
 from schemas.errors import InvalidInput
 from schemas.job import PROTOCOLS, Job
+from schemas.text_file import shown
 
-FORMAT = 1
+FORMAT = 2
+"""Of the run directory as a whole (docs/formats.md, "Run directory"). Runs of format 1, a file a unit, are not read."""
 
 SPREADING = frozenset({"name", "catalog", "checkpoint", "composition", "execution"})
 """Keys of a job that say where things lie and how work is spread. Of catalog and checkpoint the content is compared instead."""
@@ -81,10 +84,13 @@ class RunRecord:
         )
 
     @classmethod
-    def read(cls, path: Path) -> RunRecord:
+    def read(cls, storage: Storage, path: PurePath) -> RunRecord:
         """The record at `path`. Raises InvalidInput when it is not one, or of a format this release does not know."""
         try:
-            content = json.loads(path.read_bytes())
+            content = json.loads(storage.read(path))
+            if isinstance(content, dict) and content.get("format") != FORMAT:
+                allowed = f"{FORMAT}, the only one that this release reads"
+                raise InvalidInput(str(path), "format", shown(content.get("format")), allowed)
             record = cls(**content)
         except FileNotFoundError:
             raise InvalidInput(str(path), "", "no such file", "the record of a run") from None
@@ -92,8 +98,6 @@ class RunRecord:
             raise InvalidInput(str(path), "", "a directory", "the record of a run") from None
         except (ValueError, TypeError, RecursionError) as error:
             raise InvalidInput(str(path), "", f"no run record ({error})", "run.json as runner writes it") from None
-        if record.format != FORMAT:
-            raise InvalidInput(str(path), "format", str(record.format), str(FORMAT))
         for name, value in content.items():
             if name == "checkpoint_content" and value is None:
                 continue
@@ -104,7 +108,7 @@ class RunRecord:
     def to_bytes(self) -> bytes:
         return (json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n").encode()
 
-    def parsed_job(self, path: Path) -> Job:
+    def parsed_job(self, path: PurePath) -> Job:
         """The job as its model. Raises InvalidInput, naming `path`, when this release does not accept it."""
         try:
             return PROTOCOLS[self.job["protocol"]].model_validate(self.job)

@@ -1,22 +1,24 @@
-"""One stage being worked off. At any time a unit is in one of four places: queue, in flight, committed, set aside."""
+"""One stage being worked off. At any time a unit is in one of five places: queue, in flight, answered and waiting for its group
+to be committed, committed, set aside.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict
 from typing import NoReturn
 
 from actors.executor import Done, Executor, Failed, Joined, Left, WorkerReport
-from runner.commit import commit
+from runner.commit import Committer
+from runner.failure import Failure
 from runner.finding import Finding, keep_finding
 from runner.in_flight import InFlight
 from runner.interrupt import Interrupt, Interrupted
 from runner.leases import LeaseQueue
-from runner.store import Failure, RunStore
+from runner.store import RunStore
 from runner.telemetry import Telemetry
-from schemas.errors import ClusterUnreachable, ConformanceFinding
+from schemas.errors import ClusterUnreachable, ConformanceFinding, RunBusy, RunnerError
 from schemas.unit import Unit
 
 STRIKES = 3
@@ -46,6 +48,7 @@ class StageWork:
     def __init__(
         self,
         store: RunStore,
+        committer: Committer,
         stage: str,
         units: Sequence[Unit],
         executor: Executor,
@@ -58,6 +61,8 @@ class StageWork:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
+        self._committer = committer
+        self._waiting: list[Done] = []
         self._stage = stage
         self._units = units
         self._executor = executor
@@ -73,18 +78,31 @@ class StageWork:
     def run(self, todo: Sequence[Unit], *, largest: int, first_lease: int) -> int:
         """Work off `todo` and what is cleared meanwhile, in leases of at most `largest` units; returns the next free lease ID."""
         queue = self._queue = LeaseQueue(todo, largest=largest, first_id=first_lease)
+        try:
+            self._work_off(queue)
+        except RunBusy:
+            raise  # what waits is not ours to commit any more
+        except RunnerError:
+            self._commit()
+            raise
+        return queue.next_id
+
+    def _work_off(self, queue: LeaseQueue) -> None:
         self._wait(0)  # whoever is there is admitted before it gets work
         while queue or self._in_flight:
             self._hand_out()
             if self._interrupt.requested and not self._in_flight:
+                self._commit()
                 raise Interrupted(f"interrupted in stage {self._stage}; what was in flight is committed")
             self._wait(_WAIT_SECONDS)
             for held in self._in_flight.overdue():
                 error = f"{held.worker}: no answer within {self._in_flight.patience:g} s"
                 self._take_in([Failed(held.lease, "infrastructure", error, "", held.worker)])
+            if self._committer.due():
+                self._commit()
             self._try_cleared()
             self._telemetry.working(in_flight=self._in_flight.units, workers=len(self._executor.workers()))
-        return queue.next_id
+        self._commit()
 
     def _wait(self, seconds: float) -> None:
         answers: list[Done | Failed] = []
@@ -105,33 +123,35 @@ class StageWork:
             self._telemetry.leased(self._in_flight.add(lease, self._executor.submit(lease)))
 
     def _take_in(self, answers: Sequence[Done | Failed]) -> None:
-        """Commit what was done, together; then see to what failed, and to what came too late."""
+        """Hand what was done to the committer; then see to what failed, and to what came too late."""
         placed = [(answer, self._in_flight.take(answer.lease)) for answer in answers]
         self._hand_out()  # whoever is idle again need not wait for our disk
-        self._commit([answer for answer, held in placed if held and isinstance(answer, Done)])
         for answer, held in placed:
             if held is None:
                 self._late(answer)
-            elif isinstance(answer, Failed):
+            elif isinstance(answer, Done):
+                self._done(answer)
+            else:
                 self._failed(answer, self._in_flight.seconds(held))
 
-    def _commit(self, answers: Sequence[Done]) -> None:
-        if not answers:
-            return
-        results = [result for answer in answers for result in answer.results]
-        new = {one.unit for one in commit(self._store, self._stage, results).new}
+    def _done(self, answer: Done) -> None:
+        self._committer.add(self._stage, answer.results)
+        self._waiting.append(answer)
+        self._queue.measured(len(answer.results), answer.seconds)
         self._losses = 0
-        for answer in answers:
-            self._queue.measured(len(answer.results), answer.seconds)
+
+    def _commit(self) -> None:
+        """Commit what waits; only then it is told as done."""
+        new = self._committer.commit()
+        for answer in self._waiting:
             self._telemetry.done(answer, sum(result.key in new for result in answer.results))
+        self._waiting.clear()
 
     def _late(self, answer: Done | Failed) -> None:
-        """Count nothing of an answer for a lease that was given away, but hold it to what is committed by now: the same bytes."""
+        """Count nothing of an answer for a lease that was given away, but hold it to what is done by now: the same bytes."""
         self._telemetry.late(answer)
         if isinstance(answer, Done):
-            stage = answer.lease.units[0].stage
-            committed = self._store.commits(stage)
-            commit(self._store, stage, [result for result in answer.results if result.key in committed])
+            self._committer.compare(answer.lease.units[0].stage, answer.results)
         elif answer.kind == "finding":
             self._found(answer)
 
@@ -160,7 +180,7 @@ class StageWork:
         if len(units) == 1 and self._strikes[units[0].key] >= STRIKES:
             unit = units[0]
             failure = Failure(unit.key, unit.prompt_id, failed.kind, failed.error, failed.detail, self._strikes[unit.key])
-            self._store.failure_log(self._stage).append([asdict(failure)])
+            self._committer.set_aside(self._stage, failure)
             self._telemetry.set_aside(self._stage, failure, failed.worker)
         else:
             self._queue.put_alone(units)

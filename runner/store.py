@@ -1,250 +1,301 @@
-"""What a run holds: reader of its plans, commit logs, failures and data files.
+"""What a run holds: reader of its plans, its journal, and of the dataset that a finished run consists of.
 
-A reader opens only what a commit log names. Files without a line are orphans: left by a kill between rename and log
-line, never read, and swept by the next driver.
+Until a run is finished its journal is believed and nothing else; then its mark and the files that this names.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, Protocol
 
 import pyarrow as pa
 
-from runner import parquet
-from runner.disk import Disk, is_temporary
+from runner.dataset import digest_of, read_part
+from runner.failure import Failure
+from runner.journal import Entry, EntryTakenError, Journal, Kind
+from runner.journal_index import JournalIndex, Place
+from runner.mark import Mark
 from runner.paths import RunPaths
-from runner.record_log import LogContent, RecordLog
+from runner.storage import Storage, storage_at
 from schemas.errors import InvalidInput
-from schemas.text_file import shown
 
 
-@dataclass(frozen=True)
-class CommittedFile:
-    """One data file as its commit line describes it."""
+class Tenure(Protocol):
+    """The right to write to a run. epoch: higher than that of every driver before."""
 
-    table: str
-    sha256: str
-    bytes: int
-    rows: int
+    epoch: int
 
-
-@dataclass(frozen=True)
-class Commit:
-    """One line of a commit log: all that a unit gave, at once. files: one for each table of the protocol, by table name."""
-
-    unit: str
-    files: Mapping[str, CommittedFile]
-
-    def as_record(self) -> dict[str, Any]:
-        files = [{"table": f.table, "sha256": f.sha256, "bytes": f.bytes, "rows": f.rows} for f in self.files.values()]
-        return {"unit": self.unit, "files": files}
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Commit:
-        """Raises KeyError or TypeError for fields that are missing or of another type."""
-        files = [CommittedFile(f["table"], f["sha256"], f["bytes"], f["rows"]) for f in record["files"]]
-        for file in files:
-            if not isinstance(file.sha256, str) or not isinstance(file.bytes, int) or not isinstance(file.rows, int):
-                raise TypeError("a field of another type")
-        return cls(record["unit"], {file.table: file for file in files})
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A unit set aside: what happened last, in one line and in full, and how often it was tried."""
-
-    unit: str
-    prompt_id: str
-    kind: str
-    error: str
-    detail: str
-    strikes: int
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Failure:
-        """Raises TypeError for fields that are missing, unknown or of another type."""
-        failure = cls(**record)
-        texts = (failure.unit, failure.prompt_id, failure.kind, failure.error, failure.detail)
-        if not all(isinstance(text, str) for text in texts) or not isinstance(failure.strikes, int):
-            raise TypeError("a field of another type")
-        return failure
-
-    def told(self, stage: str) -> str:
-        """What a message says of it; a failure does not know its stage."""
-        return f"prompt {self.prompt_id} in stage {stage}: {self.kind} after {self.strikes} tries: {self.error}"
+    def require_held(self) -> None:
+        """Raises RunBusy when another driver has taken the run over."""
 
 
 class RunStore:
-    """The run at `paths`, with the schemas of its protocol's tables. Commit logs are read once and kept; `refresh` drops them."""
+    """The run at `paths`, with the schemas of its protocol's tables. What was read is kept; `refresh` reads what was added."""
 
-    def __init__(self, paths: RunPaths, schemas: Mapping[str, pa.Schema], disk: Disk | None = None) -> None:
+    def __init__(self, paths: RunPaths, schemas: Mapping[str, pa.Schema], storage: Storage | None = None) -> None:
         self.paths = paths
         self.schemas = schemas
-        self.disk = disk or Disk()
-        self._commits: dict[str, dict[str, Commit]] = {}
+        self.storage = storage or storage_at(paths.root)
+        self._journal = Journal(self.storage, paths, schemas)
+        self._require_held: Callable[[], None] = lambda: None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._index = JournalIndex(self.paths)
+        self._read = False
+        self._mark: Mark | None = None
+        self._epoch = 0
+        self._keys: tuple[str | None, list[str]] = None, []
 
     def refresh(self) -> None:
-        self._commits.clear()
+        """Forget that everything was read."""
+        self._read = False
 
-    def commit_log(self, stage: str) -> RecordLog:
-        return RecordLog(self.paths.commit_log(stage), self.disk)
-
-    def failure_log(self, stage: str) -> RecordLog:
-        return RecordLog(self.paths.failure_log(stage), self.disk)
-
-    def commits(self, stage: str) -> dict[str, Commit]:
-        """Unit key -> commit. The committer adds to this mapping what it commits.
-
-        Raises InvalidInput for a line that is no commit or leads out of the run, and when two lines name one unit.
-        """
-        if stage not in self._commits:
-            log = str(self.paths.commit_log(stage))
-            commits: dict[str, Commit] = {}
-            for number, record in enumerate(self.commit_log(stage).read().records, start=1):
-                try:
-                    commit = Commit.from_record(record)
-                    for table in commit.files:
-                        self.paths.data(table, stage, commit.unit)
-                except (KeyError, TypeError, ValueError) as error:
-                    raise InvalidInput(log, f"line {number}", f"no commit ({error})", "a unit's key and its files") from None
-                if commit.unit in commits:
-                    raise InvalidInput(log, f"line {number}", f"unit {commit.unit} for the second time", "each unit once")
-                commits[commit.unit] = commit
-            self._commits[stage] = commits
-        return self._commits[stage]
+    # Reading
 
     def units(self, stage: str) -> frozenset[str]:
         """Keys of the committed units of a stage."""
-        return frozenset(self.commits(stage))
+        if self.finished() is not None:
+            return frozenset(self.planned_keys(stage))
+        return frozenset(self.index().units.get(stage, ()))
 
-    def planned(self, stage: str) -> list[Mapping[str, Any]]:
-        """Lines of the stage's plan in dataset order (see runner.plan); [] when the stage has not been planned.
+    def place(self, stage: str, unit: str) -> Place | None:
+        """Where the journal has a committed unit's rows; None for one that is not committed."""
+        return self.index().units[stage].get(unit)
+
+    def failures(self, stage: str) -> dict[str, Failure]:
+        """Unit key -> failure, for units that are set aside now: not cleared since, and not committed after all by a worker that
+        was given up and still answered.
+        """
+        return dict(self.index().failures.get(stage, {}))
+
+    def planned(self, stage: str) -> Iterator[Mapping[str, Any]]:
+        """Lines of the stage's plan in dataset order (see runner.plan), one at a time; none when the stage has no plan.
 
         Raises InvalidInput for a damaged plan: a kill leaves it whole.
         """
-        path = self.paths.plan(stage)
+        about = self.plans().get(stage)
+        if about is None:
+            return
+        path = self.plan_path(stage)
+        allowed = "the plan as runner wrote it"
         try:
-            lines = [json.loads(line) for line in path.read_text("utf-8").split("\n")[:-1]]
-            return [{name: line[name] for name in ("unit", "prompt_id", "meaning")} for line in lines]
+            data = self.storage.read(path)
         except FileNotFoundError:
-            return []
-        except (ValueError, KeyError, TypeError) as error:
-            raise InvalidInput(str(path), "", f"a damaged plan ({error})", "the plan as runner wrote it") from None
-
-    def failures(self, stage: str) -> dict[str, Failure]:
-        """Unit key -> failure, for units that are set aside now: not cleared since, and not committed.
-
-        Raises InvalidInput for a line that is no failure.
-        """
-        failures: dict[str, Failure] = {}
-        for number, record in enumerate(self.failure_log(stage).read().records, start=1):
+            raise InvalidInput(str(path), "", "no such file", allowed) from None
+        found = hashlib.sha256(data).hexdigest()
+        if found != about["sha256"]:
+            raise InvalidInput(str(path), "", f"a damaged plan (SHA-256 {found} instead of {about['sha256']})", allowed)
+        start = 0
+        while start < len(data):
+            end = data.find(b"\n", start) + 1 or len(data)
             try:
-                if record.get("cleared"):
-                    failures.pop(record["unit"], None)
-                else:
-                    failures[record["unit"]] = Failure.from_record(record)
-            except (KeyError, TypeError) as error:
-                log, found = str(self.paths.failure_log(stage)), f"no failure ({error})"
-                raise InvalidInput(log, f"line {number}", found, "a unit that was set aside, or cleared") from None
-        return {unit: failure for unit, failure in failures.items() if unit not in self.commits(stage)}
+                line = json.loads(data[start:end])
+                yield {name: line[name] for name in ("unit", "prompt_id", "meaning")}
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                raise InvalidInput(str(path), "", f"a damaged plan ({error})", allowed) from None
+            start = end
+
+    def planned_keys(self, stage: str) -> Sequence[str]:
+        """Keys of the stage's planned units in dataset order. Those of the stage that was asked for last are kept."""
+        sha256 = self.plans().get(stage, {}).get("sha256")
+        if self._keys[0] != sha256:
+            self._keys = sha256, [str(line["unit"]) for line in self.planned(stage)]
+        return self._keys[1]
+
+    def planned_count(self, stage: str) -> int | None:
+        """Number of planned units, None for a stage without a plan."""
+        about = self.plans().get(stage)
+        return None if about is None else int(about["units"])
+
+    def plan_path(self, stage: str) -> PurePath:
+        """Where the stage's plan lies. Precondition: it has one."""
+        return self.paths.plan_file(self.plans()[stage]["file"])
+
+    def plans(self) -> Mapping[str, Mapping[str, Any]]:
+        """Stage -> what the journal, or the mark, says of its plan."""
+        mark = self.finished()
+        return self.index().plans if mark is None else mark.plans
 
     def table(self, stage: str, table: str) -> pa.Table:
         """Rows of all planned and committed units of a stage, in plan order whatever the order of arrival.
 
-        Raises InvalidInput for a file that is not what its commit line says.
+        Raises InvalidInput for a file that is not what it was when it was written.
         """
-        commits = self.commits(stage)
-        files = [self.read(stage, commits[line["unit"]], table) for line in self.planned(stage) if line["unit"] in commits]
-        return pa.concat_tables(files) if files else self.schemas[table].empty_table()
+        pieces = [rows for _, rows in self.pieces(stage, table)]
+        return pa.concat_tables(pieces) if pieces else self.schemas[table].empty_table()
 
-    def read(self, stage: str, commit: Commit, table: str) -> pa.Table:
-        """One unit's rows of a table; content is checked against the commit line first."""
-        path = self.paths.data(table, stage, commit.unit)
-        if table not in commit.files:
-            found = f"no file of table {table} for unit {commit.unit}"
-            raise InvalidInput(str(self.paths.commit_log(stage)), "", found, "a file for each table")
-        fault = file_fault(path, commit.files[table])
-        if fault:
-            raise InvalidInput(str(path), "", fault, "the file that the commit log names")
-        return parquet.from_bytes(path.read_bytes())
+    def pieces(self, stage: str, table: str) -> Iterator[tuple[PurePath, pa.Table]]:
+        """The same rows in pieces, each with the place that it is from: a data file, or before a run is finished its journal."""
+        mark = self.finished()
+        if mark is None:
+            for rows in self.rows_in_order(stage, table):
+                yield self.paths.journal, rows
+            return
+        parts = [part for part in mark.parts if (part.stage, part.table) == (stage, table)]
+        for part in sorted(parts, key=lambda one: one.number):
+            yield part.path(self.paths), read_part(self.storage, self.paths, part)
+
+    def rows_in_order(self, stage: str, table: str) -> Iterator[pa.Table]:
+        """The same from the journal, a piece at a time: neighbours in plan and entry are one piece."""
+        units = self.index().units.get(stage, {})
+        cache: dict[int, tuple[pa.Table, list[int]]] = {}
+        waiting = self.schemas[table].empty_table()
+        run: tuple[int, int, int] | None = None  # of the rows that wait: entry, first row, row behind the last
+        for key in self.planned_keys(stage):
+            place = units.get(key)
+            if place is None:
+                continue
+            if place.entry not in cache:
+                # Leases follow the plan, so that few entries are open at a time; only a retry comes long after its neighbours.
+                while len(cache) >= _OPEN_ENTRIES:
+                    del cache[next(iter(cache))]
+                cache[place.entry] = self._journal.rows_with_ends(place.entry, table)
+            ends = cache[place.entry][1]
+            first, end = (ends[place.place - 1] if place.place else 0), ends[place.place]
+            if run is not None and run[0] == place.entry and run[2] == first:
+                run = (place.entry, run[1], end)
+                continue
+            if run is not None:
+                yield waiting.slice(run[1], run[2] - run[1])
+            run, waiting = (place.entry, first, end), cache[place.entry][0]
+        if run is not None:
+            yield waiting.slice(run[1], run[2] - run[1])
+
+    def unit_rows(self, stage: str, unit: str) -> dict[str, pa.Table]:
+        """A committed unit's rows of every table, from the journal."""
+        place = self.index().units[stage][unit]
+        found = {}
+        for table in self.schemas:
+            rows, ends = self._journal.rows_with_ends(place.entry, table)
+            first = ends[place.place - 1] if place.place else 0
+            found[table] = rows.slice(first, ends[place.place] - first)
+        return found
+
+    def check_entry(self, entry: Entry) -> None:
+        """Read an entry's rows whole. Raises InvalidInput when they are not what its head says."""
+        if entry.kind == "units":
+            self._journal.tables(entry.number, list(self.schemas))
+
+    def entries(self) -> Iterator[Entry]:
+        """Heads of all entries of the journal."""
+        return self._journal.entries()
 
     def stages_on_disk(self) -> list[str]:
-        """Stages that have a plan or a commit log, by name."""
-        return sorted({p.stem for p in [*self.paths.plans.glob("[!.]*.jsonl"), *self.paths.commits.glob("[!.]*.log")]})
+        """Stages that have a plan or committed units, by name."""
+        index = self.index()
+        return sorted({*self.plans(), *index.units, *index.failures})
 
-    def logs(self) -> Iterator[tuple[Path, LogContent]]:
-        """Every commit and failure log with its content."""
-        for path in sorted([*self.paths.commits.glob("[!.]*.log"), *self.paths.failures.glob("[!.]*.log")]):
-            yield path, RecordLog(path, self.disk).read()
+    def finished(self) -> Mark | None:
+        """The mark of a run that has ended with everything done, or None. Such a run never changes again."""
+        self._load()
+        return self._mark
 
-    def orphans(self) -> list[Path]:
-        """Temporary files anywhere in the run, and data files that no commit log names."""
-        named = {
-            self.paths.data(table, stage, unit)
-            for stage in self.stages_on_disk()
-            for unit, commit in self.commits(stage).items()
-            for table in commit.files
-        }
-        data = [path for path in self.paths.tables.rglob("*") if path.is_file() and path not in named]
-        temporary = [path for path in self.paths.root.rglob(".*.tmp") if is_temporary(path)]
-        return sorted({*data, *temporary})
+    def index(self) -> JournalIndex:
+        """What the journal adds up to; empty of a finished run, whose journal is not read any more."""
+        self._load()
+        return self._index
 
-    def recover(self) -> list[Path]:
-        """Cut torn ends off the logs and sweep orphans; returns what was removed. Only for the holder of the run's claim."""
-        for path, content in self.logs():
-            if content.torn_bytes:
-                RecordLog(path, self.disk).repair()
+    def dataset_digest(self) -> str | None:
+        """SHA-256 (hex) of the dataset, by which two runs can be compared; None before the run is finished."""
+        mark = self.finished()
+        return None if mark is None else digest_of(mark.parts)
+
+    def findings(self) -> list[PurePath]:
+        """Evidence of units that gave different bytes when executed again, and what workers and checks found (runner.finding)."""
+        return [self.paths.findings / name for name in self.storage.names(self.paths.findings)]
+
+    def orphans(self) -> list[PurePath]:
+        """What killed drivers left: files that are not whole, plans that no entry names, the journal of a finished run."""
+        named = {self.plan_path(stage) for stage in self.plans()}
+        plans = [self.paths.plans / name for name in self.storage.names(self.paths.plans)]
+        found = {path for path in plans if path not in named}
+        found.update(self.storage.leftovers(self.paths.root))
+        if self.finished() is not None:
+            found.update(self.paths.journal / name for name in self.storage.names(self.paths.journal))
+        return sorted(found)
+
+    def data_files(self) -> list[PurePath]:
+        """Every file under tables/, named or not."""
+        return [
+            self.paths.table(table) / name
+            for table in sorted(self.schemas)
+            for name in self.storage.names(self.paths.table(table))
+        ]
+
+    def part_paths(self) -> list[PurePath]:
+        """The data files that the mark names."""
+        mark = self.finished()
+        return [] if mark is None else [part.path(self.paths) for part in mark.parts]
+
+    def _load(self) -> None:
+        if self._read or self._mark is not None:
+            return
+        self._mark = Mark.read(self.storage, self.paths.finished)
+        if self._mark is None:
+            try:
+                for entry in self._journal.entries(after=self._index.last):
+                    self._index.add(entry)
+            except InvalidInput:
+                self._mark = Mark.read(self.storage, self.paths.finished)  # a finished run's journal goes
+                if self._mark is None:
+                    raise
+        if self._mark is not None:
+            self._index = JournalIndex(self.paths)
+        self._read = True
+
+    # Writing: only for the holder of the run's claim
+
+    def recover(self, tenure: Tenure | None = None) -> list[PurePath]:
+        """Take the run over: begin a new epoch, after which no earlier driver can add anything, and sweep what these left.
+
+        Returns what was removed. Without a tenure nobody else can have the run: tests, and tools that hold it otherwise.
+        """
         self.refresh()
+        if tenure is not None:
+            self._require_held = tenure.require_held
+        if self.finished() is None:
+            # Claims may have been removed by hand, and then begin anew.
+            self._epoch = max(self._index.epoch, tenure.epoch) if tenure is not None else self._index.epoch + 1
+            while not self._begun():
+                self.refresh()
+                self._load()
         orphans = self.orphans()
         for path in orphans:
-            self.disk.remove(path)
+            self.require_held()
+            self.storage.remove(path)
         return orphans
 
-    def finished(self) -> dict[str, Any] | None:
-        """What was written when the run had ended with everything done, or None. A finished run never changes again.
+    def require_held(self) -> None:
+        """Raises RunBusy when another driver has taken this run over."""
+        self._require_held()
 
-        Raises InvalidInput for a file that is not what was written.
-        """
-        path = self.paths.finished
-        allowed = "what runner wrote when the run was finished"
+    def append(self, kind: Kind, record: Mapping[str, Any], payload: bytes = b"") -> Entry:
+        """Add an entry to the journal; durable on return. Raises RunBusy when another driver has taken the run over."""
+        if self.finished() is not None:
+            raise RuntimeError(f"{self.paths.root} is finished and never changes again")
+        if not self._epoch:
+            raise RuntimeError(f"{self.paths.root} was not taken over: only the holder of its claim writes to it")
+        self._require_held()
+        entry = self._journal.append(self.index().last + 1, self._epoch, kind, record, payload)
+        self._index.add(entry)
+        return entry
+
+    def next_entry(self) -> int:
+        """Number of the entry that the next append makes."""
+        return self.index().last + 1
+
+    def _begun(self) -> bool:
+        """Begin this epoch; False when an earlier driver added an entry meanwhile, which counts."""
         try:
-            content = json.loads(path.read_bytes())
-        except FileNotFoundError:
-            return None
-        except (ValueError, RecursionError) as error:
-            raise InvalidInput(str(path), "", f"no JSON ({error})", allowed) from None
-        digest = content.get("dataset_digest") if isinstance(content, dict) else None
-        if not isinstance(digest, str):
-            raise InvalidInput(str(path), "dataset_digest", shown(digest), allowed)
-        return dict(content)
-
-    def dataset_digest(self) -> str:
-        """SHA-256 (hex) over the sorted (table, stage, unit key, file SHA-256) of all commits: equal datasets, equal digests."""
-        lines = sorted(
-            f"{file.table}\t{stage}\t{commit.unit}\t{file.sha256}\n"
-            for stage in self.stages_on_disk()
-            for commit in self.commits(stage).values()
-            for file in commit.files.values()
-        )
-        return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-    def findings(self) -> list[Path]:
-        """Evidence of units that gave different bytes when executed again, and what workers and checks found (runner.finding)."""
-        return sorted(path for path in self.paths.findings.glob("[!.]*"))
+            self.append("begin", {})
+        except EntryTakenError:
+            return False
+        return True
 
 
-def file_fault(path: Path, expected: CommittedFile) -> str:
-    """What is wrong with a data file, or ""."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return "no such file"
-    if len(data) != expected.bytes:
-        return f"{len(data)} bytes instead of {expected.bytes}"
-    digest = hashlib.sha256(data).hexdigest()
-    return "" if digest == expected.sha256 else f"SHA-256 {digest} instead of {expected.sha256}"
+_OPEN_ENTRIES = 64
+"""Entries whose rows are in memory at a time, at most."""

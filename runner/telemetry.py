@@ -14,11 +14,11 @@ from typing import Any
 
 from actors.executor import Done, Failed, WorkerReport
 from runner.events import EventsLog
+from runner.failure import Failure
 from runner.finding import Finding
 from runner.in_flight import Held
 from runner.metrics import Metrics
 from runner.progress import Progress
-from runner.store import Failure
 from schemas.unit import Lease
 
 

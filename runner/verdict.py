@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from pathlib import PurePath
 from typing import Any, Literal
 
-from runner.disk import COMMITTED_MODE, put_files
+from runner.dataset import digest_of, write_parts
 from runner.finding import told
-from runner.store import RunStore, file_fault
+from runner.mark import Mark
+from runner.store import RunStore
 from schemas.errors import ConformanceFinding, InvalidInput, UnitsFailed
 
 State = Literal["finished", "differs", "failed", "unfinished"]
@@ -51,7 +52,6 @@ def verdict(store: RunStore, stages: Sequence[str], needs_complete: Mapping[str,
         state: State = "differs"
     elif store.finished() is not None:
         require_marked(store, stages)
-        counts = [_count(store, stage) for stage in stages]
         state = "finished"
     elif any(_work_left(count, barred) for count in counts):
         state = "unfinished"
@@ -62,76 +62,87 @@ def verdict(store: RunStore, stages: Sequence[str], needs_complete: Mapping[str,
 
 
 def finish(store: RunStore, stages: Sequence[str]) -> None:
-    """Mark a run, all of whose stages have been worked off, as finished; it never changes again.
+    """Write the dataset of a run, all of whose stages have been worked off, and mark the run as finished; it never changes again.
 
-    Every committed file is read once more: it may have been damaged since its commit. Raises UnitsFailed, naming one unit and its
-    last error, when units are set aside, ConformanceFinding, and InvalidInput when units are committed that the plans do not have
-    or a file is not what the log says.
+    Of a run in which units are set aside the rows of the others are written, and there is no mark. Raises UnitsFailed, naming one
+    unit and its last error, then; ConformanceFinding; InvalidInput when units are committed that the plans do not have or an
+    entry of the journal is damaged.
     """
     require_no_finding(store)
     failures = [(stage, failure) for stage in stages for failure in store.failures(stage).values()]
+    for stage in [] if failures else stages:
+        count = _count(store, stage)
+        if count.done != count.planned:
+            raise RuntimeError(f"stage {stage} was worked off and has {count.done} of {count.planned} units")
+        unplanned = store.units(stage).difference(store.planned_keys(stage))
+        if unplanned:
+            found = f"{len(unplanned)} committed units that the plan does not have, such as {min(unplanned)}"
+            raise InvalidInput(str(store.paths.journal), stage, found, "units of the plan (another --run-dir starts anew)")
+    store.require_held()
+    parts = [
+        part
+        for stage in stages
+        for table, schema in sorted(store.schemas.items())
+        for part in write_parts(
+            store.storage,
+            store.paths,
+            stage=stage,
+            table=table,
+            schema=schema,
+            rows=store.rows_in_order(stage, table),
+        )
+    ]
+    _sweep(store, {part.path(store.paths) for part in parts})
     if failures:
         stage, failure = failures[0]
         raise UnitsFailed(f"units set aside: {len(failures)}; the first: {failure.told(stage)}")
-    for count in [_count(store, stage) for stage in stages]:
-        if count.done != count.planned:
-            raise RuntimeError(f"stage {count.stage} was worked off and has {count.done} of {count.planned} units")
-    for stage in stages:
-        unplanned = store.units(stage).difference(line["unit"] for line in store.planned(stage))
-        if unplanned:
-            found = f"{len(unplanned)} committed units that the plan does not have, such as {min(unplanned)}"
-            raise InvalidInput(str(store.paths.commit_log(stage)), "", found, "units of the plan (another --run-dir starts anew)")
-    for stage in stages:
-        for commit in store.commits(stage).values():
-            for file in commit.files.values():
-                path = store.paths.data(file.table, stage, commit.unit)
-                fault = file_fault(path, file)
-                if fault:
-                    raise InvalidInput(str(path), "", fault, "the file that the commit log names")
-    content = {
-        "dataset_digest": store.dataset_digest(),
-        "units": _committed(store, stages),
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    put_files(store.disk, [(store.paths.finished, (json.dumps(content, indent=1) + "\n").encode())], COMMITTED_MODE)
+    plans = {stage: {name: store.plans()[stage][name] for name in ("file", "sha256", "units")} for stage in stages}
+    mark = Mark(digest_of(parts), plans, parts, datetime.now(UTC).isoformat(timespec="seconds"))
+    store.require_held()
+    store.storage.create(store.paths.finished, mark.to_bytes())
+    store.refresh()
+    for path in store.orphans():
+        store.storage.remove(path)
+
+
+def _sweep(store: RunStore, named: Collection[PurePath]) -> None:
+    """Remove data files of an earlier attempt: whoever reads the directory as a dataset would read them too."""
+    for path in store.data_files():
+        if path not in named:
+            store.require_held()
+            store.storage.remove(path)
 
 
 def require_no_finding(store: RunStore) -> None:
     """Raises ConformanceFinding when a finding is kept: the run can never be trusted again."""
     findings = store.findings()
     if findings:
-        raise ConformanceFinding(f"{store.paths.root}: {told(findings[0])}; kept as {findings[0]}")
+        raise ConformanceFinding(f"{store.paths.root}: {told(store, findings[0])}; kept as {findings[0]}")
 
 
 def require_marked(store: RunStore, stages: Sequence[str]) -> None:
-    """Raises ConformanceFinding when plans and logs do not hold what the run was marked as finished with. Reads no data file.
+    """Raises ConformanceFinding when plans and data files are not those that the run was marked as finished with. Reads no data
+    file.
 
     A run without the mark is none of its business.
     """
     mark = store.finished()
-    if mark is None or not _contradictions(store, stages, mark):
-        return
-    store.refresh()  # what this reader knew may be older than the mark
-    contradictions = _contradictions(store, stages, mark)
-    if contradictions:
-        raise ConformanceFinding(
-            f"{store.paths.finished}: {contradictions[0]}; `runner verify {store.paths.root}` says what is wrong"
-        )
+    found = [] if mark is None else contradictions(store, stages, mark)
+    if found:
+        raise ConformanceFinding(f"{store.paths.finished}: {found[0]}; `runner verify {store.paths.root}` says what is wrong")
 
 
-def _contradictions(store: RunStore, stages: Sequence[str], mark: Mapping[str, Any]) -> list[str]:
+def contradictions(store: RunStore, stages: Sequence[str], mark: Mark) -> list[str]:
     """In what a run is not what its mark says, a line each."""
-    digest, units, planned = store.dataset_digest(), _committed(store, stages), {s: len(store.planned(s)) for s in stages}
+    planned = {stage: sum(1 for _ in store.planned(stage)) for stage in stages}
+    named, found = set(store.part_paths()), set(store.data_files())
     lines = [
-        ("the dataset's digest", mark.get("dataset_digest"), digest),
-        ("the number of committed units", mark.get("units"), units),
-        ("the number of planned units", mark.get("units"), planned),
+        ("the dataset's digest", mark.dataset_digest, digest_of(mark.parts)),
+        ("the number of planned units", {stage: mark.plans.get(stage, {}).get("units") for stage in stages}, planned),
     ]
-    return [f"{what} was {marked}, now it is {found}" for what, marked, found in lines if marked != found]
-
-
-def _committed(store: RunStore, stages: Sequence[str]) -> dict[str, int]:
-    return {stage: len(store.commits(stage)) for stage in stages}
+    faults = [f"{what} was {marked}, now it is {now}" for what, marked, now in lines if marked != now]
+    faults += [f"{path} is not there any more" for path in sorted(named - found)]
+    return faults + [f"{path} was not there" for path in sorted(found - named)]
 
 
 def _work_left(count: StageCount, barred: Collection[str]) -> bool:
@@ -141,6 +152,9 @@ def _work_left(count: StageCount, barred: Collection[str]) -> bool:
 
 
 def _count(store: RunStore, stage: str) -> StageCount:
-    planned = [line["unit"] for line in store.planned(stage)] if store.paths.plan(stage).exists() else None
-    done = len(store.units(stage).intersection(planned or ()))
-    return StageCount(stage, None if planned is None else len(planned), done, len(store.failures(stage)))
+    about = store.plans().get(stage)
+    if about is None:
+        return StageCount(stage, None, 0, len(store.failures(stage)))
+    if store.finished() is not None:
+        return StageCount(stage, about["units"], about["units"], 0)
+    return StageCount(stage, about["units"], len(store.units(stage)) - about["unplanned"], len(store.failures(stage)))

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from runner import parquet
+from runner.checked_json import canonical_json
+from runner.dataset import read_part
 from runner.finding import told
 from runner.protocol import Experiment, ExperimentProtocol
-from runner.record_log import canonical_json
-from runner.store import Commit, RunStore, file_fault
+from runner.store import RunStore
+from runner.verdict import contradictions
 from schemas.errors import InvalidInput
 from schemas.unit import Unit
 
 
 @dataclass(frozen=True)
 class Verification:
-    """faults: what is wrong, a line each. leftovers: what a kill left and the next driver sweeps. digest: of the dataset."""
+    """faults: what is wrong, a line each. leftovers: what a kill left and the next driver sweeps.
+
+    files: entries of the journal, or of a finished run its data files. digest: of the dataset, None before the run is finished.
+    """
 
     units: int
     files: int
     bytes: int
-    digest: str
+    digest: str | None
     faults: tuple[str, ...]
     leftovers: tuple[str, ...]
 
@@ -49,69 +53,95 @@ def verify(store: RunStore, protocol: ExperimentProtocol, experiment: Experiment
     try:
         return _verify(store, protocol, experiment)
     except InvalidInput as error:  # where a log or a plan cannot be believed, nothing it names can
-        return Verification(0, 0, 0, "", (str(error),), ())
+        return Verification(0, 0, 0, None, (str(error),), ())
 
 
 def _verify(store: RunStore, protocol: ExperimentProtocol, experiment: Experiment) -> Verification:
-    torn = [f"{path}: {content.torn_bytes} bytes of a torn append" for path, content in store.logs() if content.torn_bytes]
-    commits = {stage: list(store.commits(stage).values()) for stage in store.stages_on_disk()}
-    files = [file for of_stage in commits.values() for commit in of_stage for file in commit.files.values()]
-    faults = [fault for stage, of_stage in commits.items() for commit in of_stage for fault in _file_faults(store, stage, commit)]
-    faults += [fault for stage in commits for fault in _plan_faults(store, stage)]
+    mark = store.finished()
     stages = protocol.stages(experiment.job)
+    on_disk = store.stages_on_disk()
+    faults = [fault for stage in on_disk for fault in _plan_faults(store, stage)]
     faults += [
-        f"{store.paths.record}: its job has no stage {stage}, which is on disk" for stage in commits if stage not in stages
+        f"{store.paths.record}: its job has no stage {stage}, which is on disk" for stage in on_disk if stage not in stages
     ]
-    faults += [f"{path}: {told(path)}" for path in store.findings()]
+    faults += [f"{path}: {told(store, path)}" for path in store.findings()]
+    if mark is None:
+        files, size, found = _journal_faults(store)
+    else:
+        files, size, found = len(mark.parts), sum(part.bytes for part in mark.parts), [*_part_faults(store)]
+        faults += [f"{store.paths.finished}: {line}" for line in contradictions(store, stages, mark)]
+    faults += found
     if not faults:  # these read the tables, so only tables that can be read
-        faults += _duplicate_rows(store, commits)
+        faults += _duplicate_rows(store, on_disk)
         faults += [fault for stage in stages for fault in _unit_faults(store, stage, protocol.units(experiment, stage, store))]
         faults += protocol.check(experiment, store)
-    digest = store.dataset_digest()
-    finished = store.finished()
-    if finished is not None and finished["dataset_digest"] != digest:
-        faults.append(f"{store.paths.finished}: the dataset's digest was {finished['dataset_digest']}, now it is {digest}")
     return Verification(
-        units=sum(len(of_stage) for of_stage in commits.values()),
-        files=len(files),
-        bytes=sum(file.bytes for file in files),
-        digest=digest,
+        units=sum(len(store.units(stage)) for stage in on_disk),
+        files=files,
+        bytes=size,
+        digest=store.dataset_digest(),
         faults=tuple(faults),
-        leftovers=(*torn, *(f"{path}: no log names it" for path in store.orphans())),
+        leftovers=tuple(f"{path}: nothing names it" for path in store.orphans()),
     )
 
 
-def _file_faults(store: RunStore, stage: str, commit: Commit) -> Iterator[str]:
-    """Every file of a commit is there, has the bytes, rows and schema version that the log and the protocol say."""
-    if set(commit.files) != set(store.schemas):
-        yield f"stage {stage}, unit {commit.unit}: tables {sorted(commit.files)} instead of {sorted(store.schemas)}"
-        return
-    for name, expected in commit.files.items():
-        path = store.paths.data(name, stage, commit.unit)
-        fault = file_fault(path, expected)
-        if fault:
-            yield f"{path}: {fault}"
+def _journal_faults(store: RunStore) -> tuple[int, int, list[str]]:
+    """Entries of the journal, the bytes of their rows, and what is wrong with these."""
+    entries, size, faults = 0, 0, []
+    for entry in store.entries():
+        entries += 1
+        if entry.kind != "units":
             continue
-        table = parquet.from_bytes(path.read_bytes())
-        if not table.schema.equals(store.schemas[name], check_metadata=True):
-            found, allowed = _metadata(table.schema, "schema_version"), _metadata(store.schemas[name], "schema_version")
+        if set(entry.record["tables"]) != set(store.schemas):
+            path = store.paths.entry(entry.number)
+            faults.append(f"{path}: tables {sorted(entry.record['tables'])} instead of {sorted(store.schemas)}")
+            continue
+        size += sum(about["bytes"] for about in entry.record["tables"].values())
+        try:
+            store.check_entry(entry)
+        except InvalidInput as error:
+            faults.append(str(error))
+    return entries, size, faults
+
+
+def _part_faults(store: RunStore) -> Iterator[str]:
+    """Every data file is there and has the bytes, rows and schema that the mark and the protocol say."""
+    mark = store.finished()
+    for part in [] if mark is None else mark.parts:
+        path = part.path(store.paths)
+        if part.table not in store.schemas:
+            yield f"{path}: a table {part.table}, which the protocol has not"
+            continue
+        try:
+            rows = read_part(store.storage, store.paths, part)
+        except InvalidInput as error:
+            yield str(error)
+            continue
+        if not rows.schema.equals(store.schemas[part.table], check_metadata=True):
+            found, allowed = _metadata(rows.schema, "schema_version"), _metadata(store.schemas[part.table], "schema_version")
             yield f"{path}: not of its schema (version {found}, the protocol declares {allowed})"
-        if table.num_rows != expected.rows:
-            yield f"{path}: {table.num_rows} rows instead of {expected.rows}"
+        if rows.num_rows != part.rows:
+            yield f"{path}: {rows.num_rows} rows instead of {part.rows}"
 
 
 def _plan_faults(store: RunStore, stage: str) -> Iterator[str]:
     """Keys are the hashes of their pre-images, each once, and nothing is committed that was not planned."""
+    if stage not in store.plans():
+        yield f"{store.paths.journal}: stage {stage} has results and no plan"
+        return
+    path = store.plan_path(stage)
     seen: set[str] = set()
     for line in store.planned(stage):
         key = hashlib.sha256(canonical_json(line["meaning"]).encode()).hexdigest()
         if key != line["unit"]:
-            yield f"{store.paths.plan(stage)}: unit {line['unit']} has a pre-image with the key {key}"
+            yield f"{path}: unit {line['unit']} has a pre-image with the key {key}"
         if line["unit"] in seen:
-            yield f"{store.paths.plan(stage)}: unit {line['unit']} stands twice"
+            yield f"{path}: unit {line['unit']} stands twice"
         seen.add(line["unit"])
+    if len(seen) != store.plans()[stage]["units"]:
+        yield f"{path}: {len(seen)} units instead of {store.plans()[stage]['units']}"
     for unit in sorted(store.units(stage) - seen):
-        yield f"{store.paths.commit_log(stage)}: unit {unit} is committed and not planned"
+        yield f"{store.paths.journal}: unit {unit} of stage {stage} is committed and not planned"
 
 
 def _unit_faults(store: RunStore, stage: str, units: Sequence[Unit]) -> Iterator[str]:
@@ -120,8 +150,10 @@ def _unit_faults(store: RunStore, stage: str, units: Sequence[Unit]) -> Iterator
     Of a run that is not finished the plan may lack some, or be missing: units that are set aside and succeed after all add units
     to later stages, which the next driver plans.
     """
-    path = store.paths.plan(stage)
-    planned, given = [line["unit"] for line in store.planned(stage)], [unit.key for unit in units]
+    if stage not in store.plans():
+        return
+    path = store.plan_path(stage)
+    planned, given = store.planned_keys(stage), [unit.key for unit in units]
     if store.finished() is not None:
         for key in sorted(set(given).difference(planned)):
             yield f"{path}: unit {key} is not planned, and run.json gives it"
@@ -132,7 +164,7 @@ def _unit_faults(store: RunStore, stage: str, units: Sequence[Unit]) -> Iterator
         yield f"{path}: units stand in another order than run.json gives them"
 
 
-def _duplicate_rows(store: RunStore, stages: Mapping[str, object]) -> Iterator[str]:
+def _duplicate_rows(store: RunStore, stages: Sequence[str]) -> Iterator[str]:
     """No row of the dataset stands twice, by the columns that its schema names as key."""
     for name, schema in store.schemas.items():
         columns = _metadata(schema, "key").split(",")

@@ -17,7 +17,7 @@ from typing import get_args
 
 from schemas.errors import InvalidInput
 from schemas.job import LANGUAGE, Composition, Kind
-from schemas.text_file import read_text, shown
+from schemas.text_file import decode_text, read_text, shown
 
 HEADER = ("prompt_id", "language", "kind", "text")
 MAX_BYTES = 16 << 20
@@ -68,8 +68,16 @@ class Catalog:
 
 def load_catalog(path: str | Path) -> Catalog:
     """Read and check a catalog. Raises InvalidInput with the first fault: file, line and column, found, allowed."""
-    file = str(path)
-    lines = read_text(Path(path), max_bytes=MAX_BYTES).split("\n")
+    return _catalog(read_text(Path(path), max_bytes=MAX_BYTES), str(path))
+
+
+def parse_catalog(data: bytes, file: str) -> Catalog:
+    """The same of a catalog's bytes, which lie at `file`."""
+    return _catalog(decode_text(data, file, max_bytes=MAX_BYTES), file)
+
+
+def _catalog(text: str, file: str) -> Catalog:
+    lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
     header = lines[0].removesuffix("\r") if lines else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -25,20 +25,20 @@ BUILTIN = "builtin"
 class JobFile:
     """A job and where it was found, which its relative paths start from."""
 
-    path: Path
+    path: PurePath
     job: Job
 
     @property
     def catalog(self) -> Path:
         """The catalog's path. Raises InvalidInput for a relative one that leaves the job file's folder."""
-        return path_beside(self.path, "catalog", self.job.catalog)
+        return path_beside(Path(self.path), "catalog", self.job.catalog)
 
     @property
     def checkpoint(self) -> str:
         """`builtin`, or the absolute path of a directory. Whether it is a checkpoint is found where it is opened."""
-        if self.job.checkpoint == BUILTIN:
-            return BUILTIN
-        return str((self.path.parent / self.job.checkpoint).absolute())
+        if self.job.checkpoint == BUILTIN or Path(self.job.checkpoint).is_absolute():
+            return self.job.checkpoint
+        return str(Path(self.path.parent, self.job.checkpoint).absolute())
 
     def check_layer(self, key: str, layer: int, num_hidden_layers: int) -> None:
         """Raises InvalidInput naming `key` (such as fork.layer) unless the checkpoint has this layer."""

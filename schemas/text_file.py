@@ -26,6 +26,11 @@ def read_text(path: Path, *, max_bytes: int, allow_bom: bool = False) -> str:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or str(error)
         raise InvalidInput(file, "", reason[:1].lower() + reason[1:], "a readable file") from None
+    return decode_text(data, file, max_bytes=max_bytes, allow_bom=allow_bom)
+
+
+def decode_text(data: bytes, file: str, *, max_bytes: int, allow_bom: bool = False) -> str:
+    """The text of bytes that were read from `file`; the same refusals."""
     if len(data) > max_bytes:
         raise InvalidInput(file, "", f"more than {max_bytes} bytes", f"at most {max_bytes} bytes")
     if allow_bom:

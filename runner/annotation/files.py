@@ -14,14 +14,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from runner.annotation.agreement import Agreement, consensus
 from runner.annotation.form import FormItem, form_items, format_of, read_form, to_bytes
-from runner.disk import Disk, make_directories, put_files
 from runner.protocols.event_direction import event_direction
 from runner.protocols.event_direction_sample import CLASSES_STAGE, Item, class_rows, items
 from runner.run import Run
+from runner.storage import Storage
 from schemas.errors import InvalidInput
 
 
@@ -85,7 +85,7 @@ class Annotation:
         found = {(item.prompt_id, item.text): item for item in self.items}
         return {line.item: found[prompts[line.prompt], line.text] for line in self.form}
 
-    def export(self) -> dict[str, Path]:
+    def export(self) -> dict[str, PurePath]:
         """Write the blank forms and the list of items; file name -> path. The same bytes every time."""
         contents = {f"form.{form}": to_bytes(self.form, form) for form in ("csv", "tsv")} | {"items.tsv": self._items_tsv()}
         self._put(contents)
@@ -97,7 +97,7 @@ class Annotation:
         name = f"annotated.{format_of(path)}"
         data = path.read_bytes()
         kept = self._kept()
-        if kept is not None and (kept.name, kept.read_bytes()) != (name, data):
+        if kept is not None and (kept.name, self._storage.read(kept)) != (name, data):
             if not replace:
                 raise InvalidInput(
                     str(path), "", f"another form than {kept}, which is kept already", "the same form, or --replace"
@@ -113,24 +113,28 @@ class Annotation:
         Raises InvalidInput when a kept file is not what files.json says.
         """
         kept = self._kept()
-        return None if kept is None else self._labelled(kept)
+        return None if kept is None else self._labelled(kept, self._storage.read(kept))
 
-    def _labelled(self, path: Path) -> list[Labelled]:
-        given = read_form(path, self.form, self.labels, str(self.run.paths.root))
+    def _labelled(self, path: PurePath, data: bytes | None = None) -> list[Labelled]:
+        given = read_form(path, self.form, self.labels, str(self.run.paths.root), data=data)
         known = self.by_item()
         return [Labelled(known[line.item], line, given[line.item]) for line in self.form]
 
     @property
-    def _folder(self) -> Path:
+    def _storage(self) -> Storage:
+        return self.run.store.storage
+
+    @property
+    def _folder(self) -> PurePath:
         return self.run.paths.annotations
 
     @property
-    def _index(self) -> Path:
+    def _index(self) -> PurePath:
         return self._folder / "files.json"
 
     def _digests(self) -> dict[str, str]:
         try:
-            return dict(json.loads(self._index.read_bytes()))
+            return dict(json.loads(self._storage.read(self._index)))
         except FileNotFoundError:
             return {}
         except ValueError as error:
@@ -138,12 +142,12 @@ class Annotation:
                 str(self._index), "", f"no JSON ({error})", "file names with SHA-256, as runner writes it"
             ) from None
 
-    def _kept(self) -> Path | None:
+    def _kept(self) -> PurePath | None:
         """The filled form that was taken in, its bytes checked."""
         for name, digest in self._digests().items():
             if name.startswith("annotated."):
                 path = self._folder / name
-                found = hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else "no such file"
+                found = hashlib.sha256(self._storage.read(path)).hexdigest() if self._storage.exists(path) else "no such file"
                 if found != digest:
                     raise InvalidInput(str(path), "", f"SHA-256 {found}", f"{digest}, as {self._index.name} says")
                 return path
@@ -151,16 +155,16 @@ class Annotation:
 
     def _put(self, contents: Mapping[str, bytes]) -> None:
         # The files first: an index that names what is not there yet would be a damaged run.
-        make_directories(Disk(), self._folder)
-        put_files(Disk(), [(self._folder / name, data) for name, data in contents.items()])
+        for name, data in contents.items():
+            self._storage.replace(self._folder / name, data)
         self._write_index(self._digests() | {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()})
 
     def _forget(self, name: str) -> None:
         self._write_index({kept: digest for kept, digest in self._digests().items() if kept != name})
-        Disk().remove(self._folder / name)
+        self._storage.remove(self._folder / name)
 
     def _write_index(self, digests: Mapping[str, str]) -> None:
-        put_files(Disk(), [(self._index, (json.dumps(dict(sorted(digests.items())), indent=1) + "\n").encode())])
+        self._storage.replace(self._index, (json.dumps(dict(sorted(digests.items())), indent=1) + "\n").encode())
 
     def _items_tsv(self) -> bytes:
         known = self.by_item()

@@ -12,13 +12,13 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Literal
 
+from runner.checked_json import canonical_json
 from runner.protocols.event_direction_sample import Item
-from runner.record_log import canonical_json
 from schemas.errors import InvalidInput
-from schemas.text_file import read_text, shown
+from schemas.text_file import decode_text, read_text, shown
 
 ANNOTATORS = ("annotator_1", "annotator_2")
 HEADER = ("item", "prompt", "continuation", *ANNOTATORS)
@@ -51,7 +51,7 @@ def form_items(found: Sequence[Item], prompts: Mapping[str, str], experiment: Ma
     return sorted(lines, key=lambda line: line.item)
 
 
-def format_of(path: Path) -> Format:
+def format_of(path: PurePath) -> Format:
     """The format that a file's name asks for. Raises InvalidInput for another name."""
     suffix = path.suffix.lower()
     if suffix == ".csv":
@@ -71,14 +71,16 @@ def to_bytes(lines: Sequence[FormItem], form: Format) -> bytes:
     return out.getvalue().encode()
 
 
-def read_form(path: Path, lines: Sequence[FormItem], labels: Sequence[str], run: str) -> dict[str, tuple[str, str]]:
-    """Item -> the two labels of a filled form.
+def read_form(
+    path: PurePath, lines: Sequence[FormItem], labels: Sequence[str], run: str, *, data: bytes | None = None
+) -> dict[str, tuple[str, str]]:
+    """Item -> the two labels of a filled form. data: its content, where it is known already.
 
     Raises InvalidInput with the first fault: not such a form, an item of another run, a changed text, an item twice or missing, a
     label that is missing or none of `labels`.
     """
     file = str(path)
-    rows = _rows(path)
+    rows = _rows(path, data)
     if not rows or tuple(rows[0]) != HEADER:
         raise InvalidInput(file, "line 1", shown(",".join(rows[0]) if rows else ""), "the header " + ", ".join(HEADER))
     known = {line.item: line for line in lines}
@@ -108,8 +110,12 @@ def read_form(path: Path, lines: Sequence[FormItem], labels: Sequence[str], run:
     return labelled
 
 
-def _rows(path: Path) -> list[list[str]]:
-    text = read_text(path, max_bytes=MAX_BYTES, allow_bom=True)  # spreadsheets write one
+def _rows(path: PurePath, data: bytes | None) -> list[list[str]]:
+    # Spreadsheets write a byte-order mark.
+    if data is None:
+        text = read_text(Path(path), max_bytes=MAX_BYTES, allow_bom=True)
+    else:
+        text = decode_text(data, str(path), max_bytes=MAX_BYTES, allow_bom=True)
     if format_of(path) == "tsv":
         lines = text.removesuffix("\n").split("\n")
         return [[_unescaped(path, field) for field in line.removesuffix("\r").split("\t")] for line in lines]
@@ -128,7 +134,7 @@ def _escaped(field: str) -> str:
     return "".join(ESCAPES.get(character, character) for character in field)
 
 
-def _unescaped(path: Path, field: str) -> str:
+def _unescaped(path: PurePath, field: str) -> str:
     for escape in re.findall(r"\\.?", field, re.DOTALL):
         if escape not in UNESCAPED:
             raise InvalidInput(str(path), "", f"the escape {shown(escape)}", r"\t, \n, \r and \\")

@@ -32,8 +32,8 @@ class Evidence:
         """Committed rows of a table in these stages, of all if none is named, in plan order."""
         found: list[Row] = []
         for stage in stages or self.run.stages():
-            for row in self.run.store.table(stage, table).to_pylist():
-                found.append(row | {FILE: str(self.run.paths.data(table, stage, row["unit_key"]))})
+            for path, rows in self.run.store.pieces(stage, table):
+                found += [row | {FILE: str(path)} for row in rows.to_pylist()]
         return found
 
     @cached_property

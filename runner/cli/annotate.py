@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import click
@@ -11,10 +11,10 @@ import click
 from runner.annotation.files import Annotation, Labelled, agreement
 from runner.annotation.form import format_of
 from runner.cli.options import json_option, print_json, run_argument
-from runner.disk import Disk, put_files
 from runner.protocol import ReportTable
 from runner.report import console, rich_table
 from runner.run import open_run
+from runner.storage import storage_at
 from schemas.errors import InvalidInput
 from schemas.rules import UNDECIDED
 
@@ -34,7 +34,7 @@ def annotate() -> None:
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="A copy of the form to hand out: NAME.csv or NAME.tsv."
 )
 @json_option
-def export_form(run: Path, out: Path | None, as_json: bool) -> None:
+def export_form(run: PurePath, out: Path | None, as_json: bool) -> None:
     """Write the blank form of RUN, one line an exact text, under RUN/annotations.
 
     The form is blind: it hides classes, counts and provisional labels. Fill the columns annotator_1 and annotator_2.
@@ -43,7 +43,7 @@ def export_form(run: Path, out: Path | None, as_json: bool) -> None:
     form = None if out is None else format_of(out)
     written = annotation.export()
     if out is not None:
-        _hand_out(out, written[f"form.{form}"].read_bytes())
+        _hand_out(out, annotation.run.store.storage.read(written[f"form.{form}"]))
         written["copy"] = out
     if as_json:
         print_json(
@@ -61,7 +61,7 @@ def _hand_out(out: Path, blank: bytes) -> None:
         raise InvalidInput(str(out), "", "no such folder", "a file in a folder that is there")
     if out.exists() and (not out.is_file() or out.read_bytes() != blank):
         raise InvalidInput(str(out), "", "another file, maybe a filled form", "a new file")
-    put_files(Disk(), [(out, blank)])
+    storage_at(out).replace(out, blank)
 
 
 @annotate.command(name="import")
@@ -69,7 +69,7 @@ def _hand_out(out: Path, blank: bytes) -> None:
 @click.argument("form", type=click.Path(path_type=Path))
 @click.option("--replace", is_flag=True, help="Take it in even if another filled form was taken in before.")
 @json_option
-def import_form(*, run: Path, form: Path, replace: bool, as_json: bool) -> None:
+def import_form(*, run: PurePath, form: Path, replace: bool, as_json: bool) -> None:
     """Check the filled FORM of RUN and keep it under RUN/annotations.
 
     Ends with 2 and the first fault of a form that is another run's, lacks an item or has one twice, or has an unknown label.
@@ -82,7 +82,7 @@ def import_form(*, run: Path, form: Path, replace: bool, as_json: bool) -> None:
 @annotate.command()
 @run_argument
 @json_option
-def score(run: Path, as_json: bool) -> None:
+def score(run: PurePath, as_json: bool) -> None:
     """Show agreement, confusion and Cohen's kappa of RUN's annotation, and the classes by consensus label."""
     annotation = Annotation.of(open_run(run))
     labelled = annotation.labelled()
@@ -93,7 +93,7 @@ def score(run: Path, as_json: bool) -> None:
     _print_score(run, annotation, labelled, as_json=as_json)
 
 
-def _print_score(run: Path, annotation: Annotation, labelled: list[Labelled], *, as_json: bool) -> None:
+def _print_score(run: PurePath, annotation: Annotation, labelled: list[Labelled], *, as_json: bool) -> None:
     found = agreement(annotation.labels, labelled)
     provisional: Counter[str] = Counter()
     decided: Counter[str] = Counter()

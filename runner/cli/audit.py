@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import PurePath
 
 import click
 from rich.box import SIMPLE_HEAD
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from runner import audit as audits
 from runner.audit.ledger import Entry, Ledger
-from runner.cli.options import json_option, print_json
+from runner.cli.options import Location, json_option, print_json
 from runner.report import VISIBLE, console
 from runner.run import open_run
 from schemas.errors import ConformanceFinding, InvalidInput
@@ -23,10 +23,10 @@ WIDEST = 160
 
 
 @click.command()
-@click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("runs", nargs=-1, type=Location())
 @click.option("--published", is_flag=True, help="Audit the figures that the study published as well, or alone without RUNS.")
 @json_option
-def audit(runs: tuple[Path, ...], published: bool, as_json: bool) -> None:
+def audit(runs: tuple[PurePath, ...], published: bool, as_json: bool) -> None:
     """Show which claims of the study hold in the finished RUNS, with the evidence for each.
 
     Structural claims must hold on any checkpoint; the command ends with 4 where one fails. Empirical ones are measured, beside

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import time
-from pathlib import Path
+from pathlib import PurePath
 
 import click
 
@@ -30,7 +29,7 @@ _LOOK_SECONDS = 0.1
 @click.option("--no-wait", is_flag=True, help="Ask, and do not wait; asking a second time stops it at once.")
 @head_option
 @json_option
-def cancel(*, run: Path, timeout: float, no_wait: bool, address: str | None, as_json: bool) -> None:
+def cancel(*, run: PurePath, timeout: float, no_wait: bool, address: str | None, as_json: bool) -> None:
     """Ask the driver of RUN to finish and commit what is in flight, and to end; stop it when that takes too long.
 
     As Ctrl-C does in the driver's own shell: asking a second time, from wherever, stops it at once. What is committed stays, and
@@ -62,13 +61,13 @@ def cancel(*, run: Path, timeout: float, no_wait: bool, address: str | None, as_
 
 def _driver(run: Run) -> int | None:
     """The process that works on the run, or None. Raises InvalidInput for one of another machine."""
-    found = holder(run.paths.claim)
+    found = holder(run.store.storage, run.paths)
     if found is None:
         return None
-    if found.host != socket.gethostname():
+    if not found.process.is_here():
         allowed = "a driver on this machine, or the --address of the cluster that it runs on"
         raise InvalidInput(str(run.paths.root), "driver", str(found), allowed)
-    return found.pid
+    return found.process.pid
 
 
 def _signal(pid: int, number: int = signal.SIGTERM) -> None:

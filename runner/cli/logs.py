@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 import click
@@ -28,7 +28,7 @@ SILENT = frozenset({"time", "event", "detail", "environment", "cpu_features", "v
 @click.option("-f", "--follow", is_flag=True, help="Go on until no driver works on the run any more.")
 @head_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, with everything that is recorded.")
-def logs(*, run: Path, follow: bool, address: str | None, as_json: bool) -> None:
+def logs(*, run: PurePath, follow: bool, address: str | None, as_json: bool) -> None:
     """Show what happened in RUN, an event a line: plans, workers that joined or left, leases done or failed, units set aside.
 
     With --address, what its latest driver on that cluster has printed, which --json changes nothing of.
@@ -50,8 +50,10 @@ def _driver_output(head: Head, root: str, *, follow: bool) -> None:
 def _events(run: Run, *, follow: bool) -> Iterator[dict[str, Any]]:
     shown = 0
     while True:
-        working = follow and holder(run.paths.claim) is not None  # asked first, so that nothing of a last driver is missed
-        events = list(read_events(run.paths.events))
+        working = (
+            follow and holder(run.store.storage, run.paths) is not None
+        )  # asked first, so that nothing of a last driver is missed
+        events = list(read_events(run.store.storage, run.paths.events))
         yield from events[shown:]
         shown = len(events)
         if not working:

@@ -52,7 +52,7 @@ def _run(root: Path) -> dict[str, Any]:
     return {
         "run": root.name,
         "protocol": run.protocol.name,
-        "state": "running" if holder(run.paths.claim) else verdict.state,
+        "state": "running" if holder(run.store.storage, run.paths) else verdict.state,
         "done": sum(stage.done for stage in verdict.stages),
         "set_aside": sum(stage.failed for stage in verdict.stages),
         "started": run.record.created,

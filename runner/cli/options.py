@@ -5,20 +5,36 @@ from __future__ import annotations
 import json
 import math
 import re
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import click
 
+from runner.location import location
 from runner.remote import is_head
 from schemas.errors import InvalidInput
 from schemas.text_file import shown
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value, for errors too.")
-run_argument = click.argument("run", type=click.Path(path_type=Path))
+
+
+class Location(click.ParamType[PurePath]):
+    """A path, or an address in an object store."""
+
+    name = "location"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> PurePath:
+        return value if isinstance(value, PurePath) else location(value)
+
+
+run_argument = click.argument("run", type=Location(), metavar="RUN")
 job_argument = click.argument("job", type=click.Path(path_type=Path))
 run_dir_option = click.option(
-    "--run-dir", type=click.Path(path_type=Path), help="Where the run lies.  [default: runs/ and the name of the job]"
+    "--run-dir",
+    type=Location(),
+    metavar="PATH",
+    help="Where the run lies: a directory, on this machine or shared, or s3://bucket/prefix.  [default: runs/ and the name of "
+    "the job]",
 )
 set_option = click.option(
     "--set",

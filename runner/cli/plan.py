@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import click
@@ -25,7 +25,7 @@ REASONS: tuple[Reason, ...] = ("new", "stale", "done", "failed")
 @run_dir_option
 @set_option
 @json_option
-def plan(job: Path, run_dir: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+def plan(job: Path, run_dir: PurePath | None, overrides: tuple[str, ...], as_json: bool) -> None:
     """Show which units of the job file JOB would run now, and why: new, stale (which field changed), done, failed.
 
     Nothing is written. A job that means something else than the run began with is shown with its stale units; submit refuses it.
@@ -34,7 +34,7 @@ def plan(job: Path, run_dir: Path | None, overrides: tuple[str, ...], as_json: b
     print_plan(prepared, run_dir or default_run_dir(prepared.experiment.job.name), as_json=as_json)
 
 
-def print_plan(prepared: Prepared, root: Path, *, as_json: bool) -> None:
+def print_plan(prepared: Prepared, root: PurePath, *, as_json: bool) -> None:
     stages = _plan(prepared, RunStore(run_directory(root), prepared.protocol.schemas()))
     if as_json:
         print_json(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 import click
 
 from runner.cli.options import print_json
 from runner.interrupt import Interrupt, Interrupted
+from runner.location import location
 from runner.remote import Head, said_as_json, there
 from runner.run import open_run
 from schemas.errors import ClusterUnreachable, RunnerError
@@ -83,7 +84,7 @@ def _ask_to_finish(head: Head, root: str) -> None:
 def _by_the_store(root: str, otherwise: RunnerError) -> int:
     """Exit code by what the store says, where it can be read from here and the run is over; raises `otherwise` where not."""
     try:
-        state = open_run(Path(root)).verdict().state
+        state = open_run(location(root)).verdict().state
     except (RunnerError, OSError):
         raise otherwise from None
     if state not in STATES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import PurePath
 
 import click
 
@@ -22,7 +22,7 @@ from schemas.job_file import JobFile
 @threads_option
 @no_wait_option
 @json_option
-def resume(*, run: Path, address: str | None, actors: int | None, threads: int | None, no_wait: bool, as_json: bool) -> None:
+def resume(*, run: PurePath, address: str | None, actors: int | None, threads: int | None, no_wait: bool, as_json: bool) -> None:
     """Go on with the run in the directory RUN where it was stopped.
 
     Nothing but the directory is needed: it holds the job and the prompts. The number of workers may be another one each time.
@@ -33,9 +33,10 @@ def resume(*, run: Path, address: str | None, actors: int | None, threads: int |
     drive(prepare_again(run, actors, threads), run, address, as_json=as_json)
 
 
-def prepare_again(root: Path, actors: int | None, threads: int | None) -> Prepared:
+def prepare_again(root: PurePath, actors: int | None, threads: int | None) -> Prepared:
     """A run's own job, checked again, spread as asked for now."""
-    job_file = open_run(root).job_file
+    run = open_run(root)
+    job_file = run.job_file
     said = {name: value for name, value in (("actors", actors), ("threads", threads)) if value is not None}
     execution = job_file.job.execution.model_copy(update=said)
-    return prepare(JobFile(job_file.path, job_file.job.model_copy(update={"execution": execution})))
+    return prepare(JobFile(job_file.path, job_file.job.model_copy(update={"execution": execution})), run.catalog)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
+from pathlib import PurePath
 
 import click
 
@@ -26,7 +26,7 @@ LOOK_SECONDS = 0.2
 @actors_option
 @threads_option
 @json_option
-def retry(*, run: Path, failed: bool, address: str | None, actors: int | None, threads: int | None, as_json: bool) -> None:
+def retry(*, run: PurePath, failed: bool, address: str | None, actors: int | None, threads: int | None, as_json: bool) -> None:
     """Try the units of RUN that were set aside again, once their cause is gone, and go on with the run.
 
     What depends on them, such as later stages that skipped their prompts, is planned again and done too. While another driver
@@ -39,13 +39,13 @@ def retry(*, run: Path, failed: bool, address: str | None, actors: int | None, t
     drive(prepared, run, address, as_json=as_json)
 
 
-def _cleared_here(prepared: Prepared, root: Path) -> bool:
+def _cleared_here(prepared: Prepared, root: PurePath) -> bool:
     """Clear what was set aside, as nobody else works on the run; False when somebody does."""
     opened = open_run(root)
     try:
-        with Claim(opened.paths.claim):
+        with Claim(opened.store.storage, opened.paths) as claim:
             require_same_run(prepared, opened)
-            opened.store.recover()
+            opened.store.recover(claim)
             RetryRequest(opened.store).clear(opened.stages())
     except RunBusy:
         return False
@@ -55,13 +55,13 @@ def _cleared_here(prepared: Prepared, root: Path) -> bool:
 def _handed_over(run: Run, *, as_json: bool) -> bool:
     """Ask the live driver; False when it ended before it took the request."""
     units = sum(len(run.store.failures(stage)) for stage in run.stages())
-    driver = str(holder(run.paths.claim) or "another driver")
+    driver = str(holder(run.store.storage, run.paths) or "another driver")
     request = RetryRequest(run.store)
     if units:
         request.make()
         click.echo(f"runner: {driver} works on {run.paths.root}; waiting until it takes the request", err=True)
     while request.pending():
-        if holder(run.paths.claim) is None:
+        if holder(run.store.storage, run.paths) is None:
             return False
         time.sleep(LOOK_SECONDS)
     if as_json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 import click
@@ -29,7 +29,7 @@ CONTINUATIONS = ("prompt_id", "text", "token_ids")
 @run_argument
 @click.argument("prompt_id", required=False)
 @json_option
-def show(run: Path, prompt_id: str | None, as_json: bool) -> None:
+def show(run: PurePath, prompt_id: str | None, as_json: bool) -> None:
     """Show what RUN found: for PROMPT_ID the native and the branch text of every stage, side by side, with token IDs; without it,
     every prompt in a line. Of a protocol without such pairs of texts: for PROMPT_ID its different texts and how often it occurs;
     without it, the report.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 import click
@@ -26,7 +26,7 @@ from schemas.errors import InvalidInput
 @click.option("--watch", is_flag=True, help="Go on showing it until no driver works on the run any more.")
 @head_option
 @json_option
-def status(*, run: Path, watch: bool, address: str | None, as_json: bool) -> None:
+def status(*, run: PurePath, watch: bool, address: str | None, as_json: bool) -> None:
     """Show the state of RUN, stage by stage, who works on it, and which units were set aside.
 
     With --address it is looked at on that cluster's head, which takes some seconds.
@@ -43,7 +43,7 @@ def status(*, run: Path, watch: bool, address: str | None, as_json: bool) -> Non
     out.print(_rendered(_status(open_run(run))))
 
 
-def _ask(address: str, run: Path, *, watch: bool, as_json: bool) -> None:
+def _ask(address: str, run: PurePath, *, watch: bool, as_json: bool) -> None:
     place = there(run)
     if watch:
         raise InvalidInput("status", "--watch", f"with {address}", "no --watch: `runner logs -f` follows a run on a cluster")
@@ -58,8 +58,8 @@ def _ask(address: str, run: Path, *, watch: bool, as_json: bool) -> None:
 
 
 def _status(run: Run) -> dict[str, Any]:
-    driver = holder(run.paths.claim)
-    events = Counter(event["event"] for event in read_events(run.paths.events))
+    driver = holder(run.store.storage, run.paths)
+    events = Counter(event["event"] for event in read_events(run.store.storage, run.paths.events))
     return {
         "run": str(run.paths.root),
         "driver": None if driver is None else str(driver),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import click
 
@@ -29,6 +29,7 @@ from runner.remote import Head, is_head, there
 from runner.report import console, print_report, report_as_dict
 from runner.run import carry_out, make_executor
 from runner.run_directory import run_directory
+from runner.storage import storage_at
 from schemas.job_file import load_job
 
 
@@ -45,7 +46,7 @@ from schemas.job_file import load_job
 def submit(
     *,
     job: Path,
-    run_dir: Path | None,
+    run_dir: PurePath | None,
     address: str | None,
     actors: int | None,
     threads: int | None,
@@ -77,17 +78,24 @@ def submit(
         drive(prepared, root, address, as_json=as_json)
 
 
-def drive(prepared: Prepared, root: Path, address: str | None, *, as_json: bool) -> None:
+def drive(prepared: Prepared, root: PurePath, address: str | None, *, as_json: bool) -> None:
     """Carry out a run with progress on stderr, and print its report on stdout."""
     err = console(stderr=True)
-    was_finished = run_directory(root).finished.exists()
+    was_finished = storage_at(root).exists(run_directory(root).finished)
     with contextlib.ExitStack() as stack:
         progress: Progress = Silent()
         if not as_json:
             progress = stack.enter_context(Bar(err)) if err.is_terminal else Lines(err)
         hint = "runner: finishing what is in flight; press Ctrl-C again to stop at once"
         interrupt = stack.enter_context(Interrupt(lambda: err.print(hint)))
-        run = carry_out(prepared, root, make_executor(prepared, address), progress=progress, interrupt=interrupt)
+        run = carry_out(
+            prepared,
+            root,
+            make_executor(prepared, address),
+            progress=progress,
+            interrupt=interrupt,
+            notice=lambda text: err.print(f"runner: {text}", soft_wrap=True),
+        )
     if as_json:
         print_json(report_as_dict(run))
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import PurePath
 
 import click
 
@@ -15,7 +15,7 @@ from schemas.errors import ConformanceFinding
 @click.command()
 @run_argument
 @json_option
-def verify(run: Path, as_json: bool) -> None:
+def verify(run: PurePath, as_json: bool) -> None:
     """Check every file, key and row of RUN against its logs, and its stages against each other.
 
     Prints the digest of the dataset, by which two runs can be compared. Ends with 4 when something is not as it must be. What a
@@ -31,7 +31,7 @@ def verify(run: Path, as_json: bool) -> None:
         for line in result.faults:
             click.echo(f"fault: {line}")
         click.echo(f"{run}: {result.units} units in {result.files} files, {result.bytes} bytes")
-        click.echo(f"digest {result.digest}")
+        click.echo(f"digest {result.digest or 'none before the run is finished'}")
         click.echo("clean" if result.clean else f"not clean: {len(result.faults)} faults")
     if not result.clean:
         click.get_current_context().exit(ConformanceFinding.exit_code)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from runner.activity import Activity
 from runner.claim import holder
-from runner.events import EventsReader, content_from
+from runner.events import EventsReader
 from runner.progress import LINE_SECONDS
 from runner.protocol import ReportTable
 from runner.report import rich_table
@@ -38,8 +38,8 @@ def watch_run(out: Console, run: Run) -> None:
 
 
 def _looks(run: Run) -> Iterator[Activity]:
-    activity, reader = Activity(), EventsReader(partial(content_from, run.paths.events))
-    while holder(run.paths.claim) is not None:
+    activity, reader = Activity(), EventsReader(partial(run.store.storage.read_appended, run.paths.events))
+    while holder(run.store.storage, run.paths) is not None:
         activity.feed(reader.new())
         yield activity
         time.sleep(WATCH_SECONDS)

@@ -21,7 +21,7 @@ def rows(run: Run) -> Iterator[Row]:
     yield {"property": "catalog.digest", "value": run.record.catalog_digest, "workers": 1}
     counts = Counter(
         (name, value)
-        for event in read_events(run.paths.events)
+        for event in read_events(run.store.storage, run.paths.events)
         if event["event"] == "joined"
         for name, value in _flat({name: value for name, value in event.items() if name not in PASSED_OVER}, "worker")
     )

@@ -13,6 +13,7 @@ import pytest
 from hosts import Hosts, unavailable
 
 from runner.events import read_events
+from runner.local_storage import LocalStorage
 
 JOBS = Path(__file__).parents[2] / "jobs"
 
@@ -64,7 +65,7 @@ def undisturbed(hosts: Hosts, job: Path, root: Path, *options: str) -> dict[str,
 
 
 def events(root: Path, name: str) -> list[dict[str, Any]]:
-    return [event for event in read_events(root / "events.log") if event["event"] == name]
+    return [event for event in read_events(LocalStorage(), root / "events.log") if event["event"] == name]
 
 
 def wait_for(root: Path, name: str, count: int = 1, patience: float = 120.0) -> list[dict[str, Any]]:

@@ -40,12 +40,6 @@ class CountingDisk(HastyDisk):
         if share < 1:
             die()
 
-    def append(self, path: Path, data: bytes) -> None:
-        share = self._next("append")
-        super().append(path, data[: int(len(data) * share)])
-        if share < 1:
-            die()
-
     def fsync(self, path: Path) -> None:
         self._next("fsync")
         super().fsync(path)
@@ -54,9 +48,9 @@ class CountingDisk(HastyDisk):
         self._next("rename")
         super().rename(source, target)
 
-    def truncate(self, path: Path, size: int) -> None:
-        self._next("truncate")
-        super().truncate(path, size)
+    def link(self, source: Path, target: Path) -> None:
+        self._next("link")
+        super().link(source, target)
 
     def remove(self, path: Path) -> None:
         self._next("remove")
@@ -83,11 +77,11 @@ def tearing_disk(at: int) -> CountingDisk:
     return CountingDisk(lambda number: 0.6 if number == at else 1.0)
 
 
-def full_disk(at: int, code: int = errno.ENOSPC) -> CountingDisk:
-    """Every operation from `at` on is refused."""
+def full_disk(at: int, code: int = errno.ENOSPC, *, lasting: bool = True) -> CountingDisk:
+    """Operation `at` is refused, and every one after it if that is lasting."""
 
     def before(number: int) -> float:
-        if number >= at:
+        if number == at or (lasting and number > at):
             raise OSError(code, os.strerror(code), "somewhere")
         return 1.0
 
@@ -103,7 +97,7 @@ class PowerlessDisk(CountingDisk):
 
     def __init__(self, at: int = 0) -> None:
         def before(number: int) -> float:
-            if number == at:
+            if 0 < at <= number:
                 raise PowerCut
             return 1.0
 
@@ -113,16 +107,12 @@ class PowerlessDisk(CountingDisk):
 
     def make_directory(self, path: Path) -> None:
         super().make_directory(path)
-        self._names[path] = None
+        self._names.setdefault(path, None)
 
     def write(self, path: Path, data: bytes, mode: int = FILE_MODE) -> None:
         super().write(path, data, mode)
         self._content[path] = 0
         self._names.setdefault(path, None)
-
-    def append(self, path: Path, data: bytes) -> None:
-        self._content.setdefault(path, path.stat().st_size)
-        super().append(path, data)
 
     def fsync(self, path: Path) -> None:
         super().fsync(path)
@@ -137,6 +127,17 @@ class PowerlessDisk(CountingDisk):
         if source in self._content:
             self._content[target] = self._content.pop(source)
         self._names.pop(source, None)
+
+    def link(self, source: Path, target: Path) -> None:
+        super().link(source, target)
+        self._names[target] = None
+        if source in self._content:
+            self._content[target] = self._content[source]
+
+    def remove(self, path: Path) -> None:
+        super().remove(path)
+        self._content.pop(path, None)
+        self._names.pop(path, None)
 
     def lose(self, *, below: str = "") -> None:
         """Lose everything that was not synced, or only what has `below` in its path: nothing says that all of it is lost."""

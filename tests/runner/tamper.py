@@ -1,19 +1,19 @@
-"""Runs whose committed rows somebody changed, and then made every log, digest and mark consistent again."""
+"""Finished runs whose committed rows somebody changed, and then made every plan, digest and mark consistent again."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from runner import parquet
+from runner.dataset import Part, digest_of, write_parts
+from runner.mark import Mark
 from runner.run import Run, open_run
-from runner.store import Commit, CommittedFile
 
 Rows = list[dict[str, Any]]
 
@@ -25,48 +25,49 @@ def copied(run: Run, to: Path) -> Run:
     return open_run(to)
 
 
+def unfinished(run: Run) -> None:
+    """Make of a finished run one with all its work left: as it was when its plans were not yet written."""
+    for path in [run.paths.finished, *run.store.data_files(), *(run.store.plan_path(stage) for stage in run.stages())]:
+        path.unlink()
+
+
 def rewritten(run: Run, to: Path, table: str, change: Callable[[Rows], Rows]) -> Run:
-    """A copy of the run in which the first unit whose rows `change` changes has the changed ones."""
+    """A copy of the run in which the first stage whose rows `change` changes has the changed ones."""
     copy = copied(run, to)
     for stage in copy.stages():
-        for commit in copy.store.commits(stage).values():
-            found = copy.store.read(stage, commit, table)
-            rows = change(found.to_pylist())
-            if rows != found.to_pylist():
-                data = parquet.to_bytes(pa.Table.from_pylist(rows, schema=found.schema))
-                copy.paths.data(table, stage, commit.unit).write_bytes(data)
-                file = CommittedFile(table, hashlib.sha256(data).hexdigest(), len(data), len(rows))
-                _log(copy, stage, Commit(commit.unit, {**commit.files, table: file}))
-                return _marked(copy)
+        found = copy.store.table(stage, table)
+        rows = change(found.to_pylist())
+        if rows != found.to_pylist():
+            return _with_rows(copy, stage, {table: pa.Table.from_pylist(rows, schema=found.schema)}, {})
     raise AssertionError(f"nothing of {table} was changed")
 
 
 def without_unit(run: Run, to: Path, stage: str) -> Run:
-    """A copy of the run that lacks the last unit of a stage, plan, log and files alike."""
+    """A copy of the run that lacks the last unit of a stage, plan and rows alike."""
     copy = copied(run, to)
-    *kept, last = copy.paths.plan(stage).read_text("utf-8").splitlines(keepends=True)
-    copy.paths.plan(stage).write_text("".join(kept), "utf-8")
+    path = copy.store.plan_path(stage)
+    *kept, last = path.read_bytes().splitlines(keepends=True)
     unit = json.loads(last)["unit"]
+    tables = {}
     for table in copy.store.schemas:
-        copy.paths.data(table, stage, unit).unlink()
-    log = copy.store.commit_log(stage)
-    records = [record for record in log.read().records if record["unit"] != unit]
-    log.path.write_bytes(b"")
-    log.append(records)
-    return _marked(copy)
+        found = copy.store.table(stage, table)
+        tables[table] = pa.Table.from_pylist([r for r in found.to_pylist() if r["unit_key"] != unit], schema=found.schema)
+    path.write_bytes(b"".join(kept))
+    plan = {"file": path.name, "sha256": hashlib.sha256(b"".join(kept)).hexdigest(), "units": len(kept)}
+    return _with_rows(copy, stage, tables, {stage: plan})
 
 
-def _log(run: Run, stage: str, changed: Commit) -> None:
-    log = run.store.commit_log(stage)
-    records = [changed.as_record() if record["unit"] == changed.unit else record for record in log.read().records]
-    log.path.write_bytes(b"")
-    log.append(records)
-
-
-def _marked(run: Run) -> Run:
-    """The run opened anew, its mark of the end with the digest and the numbers of units that it has now."""
-    run.store.refresh()
-    now = {"dataset_digest": run.store.dataset_digest(), "units": {stage: len(run.store.units(stage)) for stage in run.stages()}}
-    mark = json.loads(run.paths.finished.read_bytes()) | now
-    run.paths.finished.write_text(json.dumps(mark), "utf-8")
+def _with_rows(run: Run, stage: str, tables: Mapping[str, pa.Table], plans: Mapping[str, Any]) -> Run:
+    """The run with these rows of a stage, under a mark that fits them."""
+    mark = run.store.finished()
+    assert mark is not None
+    parts: list[Part] = []
+    for part in mark.parts:
+        if part.stage == stage and part.table in tables:
+            part.path(run.paths).unlink()
+        else:
+            parts.append(part)
+    for table, rows in tables.items():
+        parts += write_parts(run.store.storage, run.paths, stage=stage, table=table, schema=rows.schema, rows=[rows])
+    run.paths.finished.write_bytes(Mark(digest_of(parts), {**mark.plans, **plans}, parts, mark.finished).to_bytes())
     return open_run(run.paths.root)

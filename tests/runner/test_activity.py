@@ -11,7 +11,8 @@ import pytest
 from tiny_run import DirectedExecutor, drive, experiment, worker_report
 
 from runner.activity import Activity
-from runner.events import EventsReader, content_from, read_events
+from runner.events import EventsReader, read_events
+from runner.local_storage import LocalStorage
 
 LEASE = {"stage": "s", "worker": "w0", "host": "here", "attempts": [1, 1], "units": ["a", "b"]}
 
@@ -89,12 +90,12 @@ def test_every_split_of_the_log_into_reads_gives_the_same_events(tmp_path: Path)
     for cut in range(len(whole) + 1):
         log = tmp_path / f"{cut}.log"
         log.write_bytes(whole[:cut])
-        reader = EventsReader(partial(content_from, log))
+        reader = EventsReader(partial(LocalStorage().read_appended, log))
         first = [*reader.new()]
         log.write_bytes(whole)
         assert [event["text"] for event in [*first, *reader.new()]] == ["朋友", "b"]
         assert list(reader.new()) == []
-    assert list(EventsReader(partial(content_from, tmp_path / "none")).new()) == []
+    assert list(EventsReader(partial(LocalStorage().read_appended, tmp_path / "none")).new()) == []
 
 
 def test_the_events_of_a_run_add_up_to_what_its_store_holds(tmp_path: Path) -> None:
@@ -104,11 +105,11 @@ def test_the_events_of_a_run_add_up_to_what_its_store_holds(tmp_path: Path) -> N
     )
     store = drive(tmp_path, executor, about=experiment(batch=2))
     activity = Activity()
-    activity.feed(read_events(tmp_path / "events.log"))
+    activity.feed(read_events(LocalStorage(), tmp_path / "events.log"))
     for stage in ("4", "8"):
         one = activity.stages[stage]
         assert (one.total, one.done, one.failed) == (
-            len(store.planned(stage)),
+            len(store.planned_keys(stage)),
             len(store.units(stage)),
             len(store.failures(stage)),
         )

@@ -13,13 +13,27 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiny_run import DirectedExecutor, TinyProtocol, dataset, drive, execute, experiment, open_store, worker_report
+from tiny_run import (
+    DirectedExecutor,
+    TinyProtocol,
+    complete,
+    dataset,
+    drive,
+    execute,
+    experiment,
+    open_store,
+    rows,
+    worker_report,
+)
 
 from actors.executor import Done, Event, FailureKind
 from runner.events import read_events
 from runner.interrupt import Interrupt, Interrupted
+from runner.paths import RunPaths
 from runner.protocol import Committed, Experiment
+from runner.retry_request import RetryRequest
 from runner.stage_work import INFRASTRUCTURE_BUDGET, STRIKES
+from runner.store import RunStore
 from runner.verdict import finish, require_no_finding, verdict
 from schemas.errors import ClusterUnreachable, ConformanceFinding, InvalidInput, UnitsFailed
 from schemas.unit import Lease, Unit, UnitResult
@@ -29,14 +43,14 @@ from schemas.unit import Lease, Unit, UnitResult
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     root = tmp_path_factory.mktemp("undisturbed")
     drive(root, DirectedExecutor(workers_alive=1), about=experiment(batch=1))
-    return dataset(root)
+    return rows(root)
 
 
 def test_a_run_commits_every_unit_of_every_stage(tmp_path: Path) -> None:
     store = drive(tmp_path)
     assert len(store.units("4")) == 6
     assert 0 < len(store.units("8")) < 6
-    assert len(dataset(tmp_path)) == 2 * (len(store.units("4")) + len(store.units("8")))
+    assert store.table("8", "tokens").num_rows == len(store.units("8"))
 
 
 @given(
@@ -49,7 +63,7 @@ def test_bytes_do_not_depend_on_order_workers_or_batching(
 ) -> None:
     root = tmp_path_factory.mktemp("disturbed")
     drive(root, executor, about=experiment(batch=batch))
-    assert dataset(root) == undisturbed
+    assert rows(root) == undisturbed
 
 
 def interrupt_after(leases: int, executor: DirectedExecutor, interrupt: Interrupt, lease: Lease) -> None:
@@ -70,7 +84,7 @@ def test_a_run_resumes_with_any_number_of_workers(
         with contextlib.suppress(Interrupted):
             drive(root, executor, interrupt=interrupt)
     drive(root, DirectedExecutor(workers_alive=3, seed=seed))
-    assert dataset(root) == undisturbed
+    assert rows(root) == undisturbed
 
 
 def test_results_are_committed_while_others_are_still_in_flight(tmp_path: Path) -> None:  # R07
@@ -78,7 +92,7 @@ def test_results_are_committed_while_others_are_still_in_flight(tmp_path: Path) 
     executor = DirectedExecutor(workers_alive=1)
 
     def look(lease: Lease) -> None:
-        committed_before.append(len(list(tmp_path.rglob("tables/sums/*.parquet"))))
+        committed_before.append(RunStore(RunPaths(tmp_path), TinyProtocol().schemas()).table("4", "sums").num_rows)
 
     executor.trouble = look
     drive(tmp_path, executor, about=experiment(batch=1))
@@ -130,24 +144,24 @@ def test_a_unit_set_aside_is_not_run_again_by_a_resume(tmp_path: Path) -> None:
 
 def test_a_finished_stage_does_not_hide_units_that_never_succeeded(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:  # R03
     store = drive(tmp_path, harmful("p0", "crash"))
-    store.failure_log("4").append([{"unit": unit, "cleared": True} for unit in store.failures("4")])
+    RetryRequest(store).clear(("4", "8"))
     drive(tmp_path)
-    assert dataset(tmp_path) == undisturbed
+    assert rows(tmp_path) == undisturbed
 
 
 def test_lost_hosts_are_no_strike(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:
     losses = iter(range(INFRASTRUCTURE_BUDGET))
     store = drive(tmp_path, DirectedExecutor(trouble=lambda lease: "infrastructure" if next(losses, None) is not None else None))
     assert not store.failures("4")
-    assert dataset(tmp_path) == undisturbed
+    assert rows(tmp_path) == undisturbed
 
 
-def test_losses_with_results_between_them_do_not_add_up(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:
+def test_losses_with_results_between_them_do_not_add_up(tmp_path: Path) -> None:
     tries = iter(range(1_000_000))
     every_third_works = DirectedExecutor(trouble=lambda lease: None if next(tries) % 3 == 2 else "infrastructure")
-    drive(tmp_path, every_third_works, about=experiment(prompts=30, batch=1))
+    store = drive(tmp_path, every_third_works, about=experiment(prompts=30, batch=1))
     assert next(tries) - 1 > 2 * INFRASTRUCTURE_BUDGET
-    assert undisturbed.items() <= dataset(tmp_path).items()
+    assert len(store.units("4")) == 30
 
 
 def test_endless_losses_end_the_run(tmp_path: Path) -> None:
@@ -227,7 +241,7 @@ def test_a_fleet_of_another_kind_than_the_run_commits_nothing(tmp_path: Path, wh
     with pytest.raises(InvalidInput, match=r"w0 on here: .* found other, allowed: .*, which the run was started with"):
         drive(tmp_path, executor)
     assert not executor.leases
-    assert not dataset(tmp_path)
+    assert not open_store(tmp_path).units("4")
     assert executor.closed == [True]
 
 
@@ -249,17 +263,17 @@ class Choosy(TinyProtocol):
 
 
 def test_a_stage_chosen_among_all_waits_for_all(tmp_path: Path) -> None:
-    undisturbed = drive(tmp_path / "undisturbed", protocol=Choosy())
+    undisturbed = complete(tmp_path / "undisturbed", protocol=Choosy())
     root = tmp_path / "run"
     with pytest.raises(UnitsFailed, match=r"stage 8 needs every unit of stage 4; .*prompt p5 in stage 4: crash after 3 tries"):
         drive(root, DirectedExecutor(trouble=lambda lease: hurt_by(lease, "p5")), protocol=Choosy())
     store = open_store(root)
-    assert not store.planned("8")
+    assert "8" not in store.plans()
     assert verdict(store, ("4", "8"), Choosy.needs_complete).state == "failed"
-    store.failure_log("4").append([{"unit": unit, "cleared": True} for unit in store.failures("4")])
+    RetryRequest(store).clear(("4", "8"))
     retried = drive(root, protocol=Choosy())
     finish(retried, ("4", "8"))
-    assert dataset(root) == dataset(tmp_path / "undisturbed")
+    assert dataset(retried) == dataset(undisturbed)
     assert retried.units("8") == undisturbed.units("8")
 
 
@@ -277,6 +291,6 @@ def test_nothing_to_do_starts_no_executor(tmp_path: Path) -> None:
 def test_attempts_stand_in_the_events_and_not_in_the_keys(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:  # R05
     crashes = iter(range(2))
     drive(tmp_path, DirectedExecutor(trouble=lambda lease: "crash" if next(crashes, None) is not None else None))
-    kinds = Counter(event["event"] for event in read_events(tmp_path / "events.log"))
+    kinds = Counter(event["event"] for event in read_events(open_store(tmp_path).storage, tmp_path / "events.log"))
     assert kinds["failed"] == 2
-    assert dataset(tmp_path) == undisturbed
+    assert rows(tmp_path) == undisturbed

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from runner.events import read_events
+from runner.local_storage import LocalStorage
 
 JOBS = Path(__file__).parents[2] / "jobs"
 
@@ -107,7 +108,7 @@ def kill_actor(undisturbed: Undisturbed, root: Path, after: float, *options: str
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     assert end(driver) == 0
-    return any(event["event"] == "left" for event in read_events(root / "events.log"))
+    return any(event["event"] == "left" for event in read_events(LocalStorage(), root / "events.log"))
 
 
 def disturbed(kill: Callable[[Path, float], bool], folder: Path, moments: random.Random, longest: float) -> Path:
@@ -140,7 +141,7 @@ def test_a_run_killed_over_and_over_ends_with_the_same_bytes(small: Undisturbed,
 
 def test_ctrl_c_keeps_what_is_in_flight_and_ends_with_130(small: Undisturbed, tmp_path: Path) -> None:
     driver = start(small.job, tmp_path / "run", *small.options)
-    wait_for(tmp_path / "run" / "plans" / "horizon-4.jsonl")
+    wait_for_event(tmp_path / "run", "planned")
     os.killpg(driver.pid, signal.SIGINT)
     assert end(driver) == 130
     resumes(tmp_path / "run", small)
@@ -163,7 +164,7 @@ def test_kill_of_driver_or_actor_on_the_main_job(main_job: Undisturbed, tmp_path
 @pytest.mark.parametrize("presses", [1, 2])
 def test_ctrl_c_with_ray_reaches_the_driver_only(main_job: Undisturbed, tmp_path: Path, presses: int) -> None:
     driver = start(main_job.job, tmp_path / "run", "--actors", "2")
-    wait_for(tmp_path / "run" / "tables" / "breadth_units")
+    wait_for_event(tmp_path / "run", "done")
     for _ in range(presses):
         os.killpg(driver.pid, signal.SIGINT)  # as a terminal does: every process of the group gets it
         time.sleep(0.05)
@@ -172,16 +173,9 @@ def test_ctrl_c_with_ray_reaches_the_driver_only(main_job: Undisturbed, tmp_path
     resumes(tmp_path / "run", main_job)
 
 
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 120
-    while not path.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def wait_for_event(root: Path, name: str) -> None:
     deadline = time.monotonic() + 120
-    while not any(event["event"] == name for event in read_events(root / "events.log")):
+    while not any(event["event"] == name for event in read_events(LocalStorage(), root / "events.log")):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 

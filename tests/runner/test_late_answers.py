@@ -12,11 +12,12 @@ import pytest
 from faulty_executor import FaultyExecutor, Rates, SeededClock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiny_run import DirectedExecutor, TinyProtocol, dataset, drive, execute, experiment
+from tiny_run import DirectedExecutor, TinyProtocol, drive, execute, experiment, open_reader, rows
 
 from actors.executor import Done, Event, Failed, Left
 from runner.events import read_events
 from runner.interrupt import Interrupt, Interrupted
+from runner.local_storage import LocalStorage
 from runner.paths import RunPaths
 from runner.retry_request import RetryRequest
 from runner.store import RunStore
@@ -53,20 +54,24 @@ class Counting:
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     root = tmp_path_factory.mktemp("undisturbed")
     drive(root, about=ABOUT)
-    return dataset(root)
+    return rows(root)
 
 
 def drive_faulty(root: Path, executor: FaultyExecutor, interrupt: Interrupt | None = None) -> tuple[RunStore, Counting]:
     counted = Counting()
-    return drive(root, executor, about=ABOUT, clock=executor.clock, progress=counted, interrupt=interrupt), counted
+    how = {"clock": executor.clock, "progress": counted, "interrupt": interrupt, "group_seconds": executor.seed % 3 * 20.0}
+    return drive(root, executor, about=ABOUT, **how), counted
 
 
 def counted_once(store: RunStore) -> None:
-    """Every unit has one line in its commit log and one in the events, and none is set aside."""
+    """Every unit stands once in the journal and once in the events, and none is set aside."""
+    store = open_reader(store)  # which refuses a unit that stands twice
     for stage in ("4", "8"):
-        assert len(store.commit_log(stage).read().records) == len(store.units(stage)) == len(store.planned(stage))
+        assert store.units(stage) == set(store.planned_keys(stage))
         assert not store.failures(stage)
-    done = Counter(unit for event in read_events(store.paths.events) if event["event"] == "done" for unit in event["units"])
+    done = Counter(
+        unit for event in read_events(store.storage, store.paths.events) if event["event"] == "done" for unit in event["units"]
+    )
     assert set(done.values()) == {1}
 
 
@@ -77,9 +82,10 @@ def test_every_seed_gives_the_same_bytes_and_counts_each_unit_once(
 ) -> None:
     root = tmp_path_factory.mktemp("faulty")
     store, counted = drive_faulty(root, FaultyExecutor(seed, SeededClock(), workers))
-    assert dataset(root) == undisturbed
+    assert rows(root) == undisturbed
     counted_once(store)
-    assert counted.totals == {"planned": len(undisturbed) // 2, "committed": len(undisturbed) // 2}
+    units = sum(len(store.units(stage)) for stage in ("4", "8"))
+    assert counted.totals == {"planned": units, "committed": units}
 
 
 def test_the_seeds_do_all_of_this(tmp_path: Path) -> None:
@@ -89,7 +95,7 @@ def test_the_seeds_do_all_of_this(tmp_path: Path) -> None:
         executor = FaultyExecutor(seed, SeededClock())
         store, _ = drive_faulty(tmp_path / str(seed), executor)
         happened += executor.happened
-        late += sum(event["event"] == "late" for event in read_events(store.paths.events))
+        late += sum(event["event"] == "late" for event in read_events(store.storage, store.paths.events))
     assert min(happened[what] for what in ("dropped", "duplicated", "given away", "crashed")) >= 5
     assert late >= 10
 
@@ -98,19 +104,19 @@ def test_an_answer_from_an_earlier_stage_is_not_taken_for_one_of_this(tmp_path: 
     """Everything is given away once and answered so late that the next stage is in work by then."""
     executor = FaultyExecutor(3, SeededClock(), rates=Rates(0, 0, 60, 0), longest_delay=3.0)
     store, _ = drive_faulty(tmp_path, executor)
-    late = [event["stage"] for event in read_events(store.paths.events) if event["event"] == "late"]
+    late = [event["stage"] for event in read_events(store.storage, store.paths.events) if event["event"] == "late"]
     assert "4" in late
-    assert dataset(tmp_path) == undisturbed
+    assert rows(tmp_path) == undisturbed
 
 
 def test_an_answer_that_is_lost_costs_no_strike(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:
     executor = FaultyExecutor(1, SeededClock(), rates=Rates(0, 50, 0, 0))
     store, _ = drive_faulty(tmp_path, executor)
-    lost = [event for event in read_events(store.paths.events) if event["event"] == "failed"]
+    lost = [event for event in read_events(store.storage, store.paths.events) if event["event"] == "failed"]
     assert {(event["kind"], event["error"].partition(": ")[2]) for event in lost} == {
         ("infrastructure", "no answer within 780 s")
     }
-    assert dataset(tmp_path) == undisturbed
+    assert rows(tmp_path) == undisturbed
 
 
 def other_bytes(lease: Lease) -> list[UnitResult]:
@@ -141,14 +147,14 @@ class Overdue(DirectedExecutor):
 
 
 def answers_too_late(root: Path) -> list[str]:
-    return [event["answer"] for event in read_events(root / "events.log") if event["event"] == "late"]
+    return [event["answer"] for event in read_events(LocalStorage(), root / "events.log") if event["event"] == "late"]
 
 
 def test_a_late_answer_commits_nothing(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:
     """Its bytes are others, and nothing is there yet that would contradict them."""
     drive(tmp_path, Overdue(away=1), about=ABOUT)
     assert answers_too_late(tmp_path) == ["done"]
-    assert dataset(tmp_path) == undisturbed
+    assert rows(tmp_path) == undisturbed
 
 
 def test_a_unit_that_was_set_aside_stays_so_when_its_answer_comes_too_late(tmp_path: Path) -> None:
@@ -177,12 +183,12 @@ def test_a_signal_with_work_in_flight_loses_nothing(
         try:
             drive_faulty(root, executor, interrupt)
         except Interrupted:
-            events = list(read_events(root / "events.log"))
+            events = list(read_events(LocalStorage(), root / "events.log"))
             if len(signals) == 1:  # what was handed over was waited for
                 leased = {event["lease"] for event in events if event["event"] == "leased"}
                 assert leased == {event["lease"] for event in events if event["event"] in ("done", "failed")}
     store, _ = drive_faulty(root, FaultyExecutor(seed + 1, SeededClock()))
-    assert dataset(root) == undisturbed
+    assert rows(root) == undisturbed
     counted_once(store)
 
 
@@ -206,6 +212,6 @@ def test_a_retry_at_any_moment_ends_with_the_same_bytes(
     if store.failures("4"):  # it was over before the cause was gone
         RetryRequest(store).make()
         store, _ = drive_faulty(root, FaultyExecutor(seed, SeededClock()))
-    assert dataset(root) == undisturbed
+    assert rows(root) == undisturbed
     assert not RetryRequest(store).pending()
     counted_once(store)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from runner.events import read_events
+from runner.local_storage import LocalStorage
 
 JOBS = Path(__file__).parents[2] / "jobs"
 
@@ -57,7 +58,7 @@ def child(parent: int, program: str) -> int:
 
 def wait_for_event(root: Path, name: str) -> None:
     deadline = time.monotonic() + 120
-    while not any(event["event"] == name for event in read_events(root / "events.log")):
+    while not any(event["event"] == name for event in read_events(LocalStorage(), root / "events.log")):
         assert time.monotonic() < deadline
         time.sleep(0.02)
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from tiny_run import DirectedExecutor, TinyProtocol, drive, experiment, open_store
 
+from runner.paths import RunPaths
 from runner.plan import changed_fields, plan_stage
+from runner.store import RunStore
 from schemas.errors import ClusterUnreachable
 from schemas.unit import Unit
 
@@ -17,7 +19,7 @@ def test_the_plan_is_on_disk_before_the_first_unit_runs(tmp_path: Path) -> None:
     planned = []
 
     def look(lease: object) -> None:
-        planned.append([line["unit"] for line in open_store(tmp_path).planned("4")])
+        planned.append(RunStore(RunPaths(tmp_path), TinyProtocol().schemas()).planned_keys("4"))
 
     drive(tmp_path, DirectedExecutor(trouble=look))
     assert len(planned[0]) == 6

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from faulty_disk import killing_disk
 from test_faults import survives_in_child
-from tiny_run import DirectedExecutor, TinyProtocol, dataset, drive, experiment, open_store
+from tiny_run import DirectedExecutor, TinyProtocol, drive, experiment, open_store, rows
 
 from actors.executor import FailureKind
 from runner.disk import Disk
 from runner.events import read_events
+from runner.local_storage import LocalStorage
 from runner.paths import RunPaths
 from runner.protocol import Committed, Experiment
 from runner.retry_request import RetryRequest
@@ -28,7 +29,7 @@ from schemas.unit import Lease
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     root = tmp_path_factory.mktemp("undisturbed")
     drive(root)
-    return dataset(root)
+    return rows(root)
 
 
 class Cause:
@@ -60,10 +61,12 @@ def test_units_are_tried_again_by_the_live_driver(tmp_path: Path, undisturbed: d
     """Asked for in the stage of the unit, and in the one behind it, which has left out the unit's prompt by then."""
     executor = DirectedExecutor(trouble=Cause(tmp_path, partial(set_aside, stage)))
     store = drive(tmp_path, executor, about=experiment(batch=1), clock=ticking())
-    assert dataset(tmp_path) == undisturbed
+    assert rows(tmp_path) == undisturbed
     assert not RetryRequest(store).pending()
     assert not store.failures("4")
-    done = Counter(unit for event in read_events(store.paths.events) if event["event"] == "done" for unit in event["units"])
+    done = Counter(
+        unit for event in read_events(store.storage, store.paths.events) if event["event"] == "done" for unit in event["units"]
+    )
     assert set(done.values()) == {1}
     assert len(done) == len(store.units("4")) + len(store.units("8"))
 
@@ -73,12 +76,12 @@ def test_a_request_between_the_last_unit_and_the_end_is_taken(tmp_path: Path, un
         def check(self, experiment: Experiment, committed: Committed) -> list[str]:
             if committed.units("8") and not cause.gone:
                 cause.gone = True
-                RetryRequest(open_store(tmp_path)).make()
+                RetryRequest(RunStore(RunPaths(tmp_path), TinyProtocol().schemas())).make()
             return super().check(experiment, committed)
 
     cause = Cause(tmp_path, lambda store, lease: False)
     drive(tmp_path, DirectedExecutor(trouble=cause), protocol=Late())
-    assert dataset(tmp_path) == undisturbed
+    assert rows(tmp_path) == undisturbed
 
 
 def test_a_request_that_a_dead_driver_left_is_taken_by_the_next(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:
@@ -86,7 +89,7 @@ def test_a_request_that_a_dead_driver_left_is_taken_by_the_next(tmp_path: Path, 
     assert store.failures("4")
     RetryRequest(store).make()
     drive(tmp_path)
-    assert dataset(tmp_path) == undisturbed
+    assert rows(tmp_path) == undisturbed
     assert not RetryRequest(store).pending()
 
 
@@ -97,12 +100,16 @@ def test_a_stage_chosen_among_all_is_not_planned_between_a_retry_and_its_result(
         def check(self, experiment: Experiment, committed: Committed) -> list[str]:
             if not cause.gone:
                 cause.gone = True
-                RetryRequest(open_store(tmp_path)).make()
+                RetryRequest(RunStore(RunPaths(tmp_path), TinyProtocol().schemas())).make()
             return []
 
     cause = Cause(tmp_path, lambda store, lease: False)
     drive(tmp_path, DirectedExecutor(trouble=cause), protocol=Choosy())
-    planned = [(event["stage"], event["units"]) for event in read_events(tmp_path / "events.log") if event["event"] == "planned"]
+    planned = [
+        (event["stage"], event["units"])
+        for event in read_events(LocalStorage(), tmp_path / "events.log")
+        if event["event"] == "planned"
+    ]
     assert [stage for stage, _ in planned] == ["4", "4", "8"]
     with pytest.raises(UnitsFailed):
         drive(tmp_path / "without", DirectedExecutor(trouble=Cause(tmp_path, lambda store, lease: False)), protocol=Choosy())
@@ -133,5 +140,5 @@ def test_kill_at_every_operation_of_a_run_with_a_request(tmp_path: Path, undistu
             assert not store.failures("4")
         RetryRequest(store).clear(("4", "8"))
         drive(root)
-        assert dataset(root) == undisturbed
+        assert rows(root) == undisturbed
     assert at > 60

@@ -4,107 +4,124 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tiny_run import DirectedExecutor, TinyProtocol, drive, execute, experiment
+from tiny_run import STAGES, DirectedExecutor, TinyProtocol, complete, drive, execute, experiment, open_reader, open_store
 
-from runner import parquet
-from runner.commit import commit
+from runner.commit import Committer
+from runner.dataset import Part, digest_of, write_parts
+from runner.mark import Mark
 from runner.plan import PlannedUnit, write_plan
-from runner.store import Commit, CommittedFile, RunStore
-from runner.verdict import finish
+from runner.retry_request import RetryRequest
+from runner.store import RunStore
 from runner.verify import Verification, verify
 from schemas.unit import Unit
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> RunStore:
-    store = drive(tmp_path)
-    finish(store, ("4", "8"))
-    return store
+    return complete(tmp_path)
 
 
 def verified(store: RunStore) -> Verification:
-    return verify(RunStore(store.paths, store.schemas), TinyProtocol(), experiment())
+    return verify(open_reader(store), TinyProtocol(), experiment())
 
 
 def test_a_right_run_is_clean(store: RunStore) -> None:
     result = verified(store)
     assert result.clean
     assert result.units == len(store.units("4")) + len(store.units("8"))
-    assert result.files == 2 * result.units
-    assert result.digest == store.dataset_digest()
+    assert result.files == len(store.data_files()) == 4
+    assert result.digest == store.dataset_digest() is not None
+
+
+def test_a_run_that_is_not_finished_is_clean_and_has_no_digest(tmp_path: Path) -> None:
+    store = drive(tmp_path)
+    result = verified(store)
+    assert result.clean
+    assert result.units == len(store.units("4")) + len(store.units("8"))
+    assert result.files == store.index().last
+    assert result.digest is None
 
 
 def rewrite(path: Path, content: bytes) -> None:
-    path.chmod(0o600)
+    path.unlink(missing_ok=True)
     path.write_bytes(content)
 
 
 def flip_a_bit(store: RunStore) -> None:
-    path = next(iter(sorted(store.paths.table("tokens").iterdir())))
+    path = store.data_files()[-1]
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     rewrite(path, bytes(data))
 
 
 def remove_a_file(store: RunStore) -> None:
-    next(iter(sorted(store.paths.table("sums").iterdir()))).unlink()
+    store.data_files()[0].unlink()
+
+
+def add_a_file(store: RunStore) -> None:
+    path = store.data_files()[0]
+    path.with_name("4-00001-0123456789abcdef.parquet").write_bytes(path.read_bytes())
 
 
 def change_a_meaning(store: RunStore) -> None:
-    path = store.paths.plan("4")
-    path.write_text(path.read_text().replace('"horizon":4', '"horizon":5', 1))
+    path = store.plan_path("4")
+    rewrite(path, path.read_bytes().replace(b'"horizon":4', b'"horizon":5', 1))
 
 
-def drop_a_planned_unit(store: RunStore) -> None:
-    path = store.paths.plan("4")
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
+def change_the_digest(store: RunStore) -> None:
+    mark = store.finished()
+    assert mark is not None
+    rewrite(store.paths.finished, replace(mark, dataset_digest="0" * 64).to_bytes())
 
 
-def tear_a_plan(store: RunStore) -> None:
-    path = store.paths.plan("8")
-    path.write_text(path.read_text().replace("}", "", 1))
+def remark(store: RunStore, parts: list[Part], **plans: dict[str, object]) -> None:
+    """Make the mark fit what was forged."""
+    mark = store.finished()
+    assert mark is not None
+    rewrite(store.paths.finished, Mark(digest_of(parts), {**mark.plans, **plans}, parts, mark.finished).to_bytes())
 
 
-def damage_a_log(store: RunStore) -> None:
-    path = store.paths.commit_log("4")
-    path.write_bytes(path.read_bytes().replace(b'"rows":1', b'"rows":2', 1))
+def forge(store: RunStore, change: Callable[[pa.Table], pa.Table]) -> None:
+    """Other rows of a table under a mark that fits them."""
+    mark = store.finished()
+    assert mark is not None
+    rows = change(store.table("4", "sums"))
+    kept = []
+    for part in mark.parts:
+        if (part.stage, part.table) == ("4", "sums"):
+            part.path(store.paths).unlink()
+        else:
+            kept.append(part)
+    remark(store, [*kept, *write_parts(store.storage, store.paths, stage="4", table="sums", schema=rows.schema, rows=[rows])])
 
 
-def lose_the_last_commit(store: RunStore) -> None:
-    path = store.paths.commit_log("4")
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
-
-
-def replace_a_file_and_its_line(store: RunStore) -> None:
-    """Rows that another release wrote: the line fits the file, the schema version is another."""
-    log = store.commit_log("4")
-    records = [Commit.from_record(record) for record in log.read().records]
-    table = store.read("4", records[0], "sums").replace_schema_metadata({"schema_version": "2", "key": "prompt_id,horizon"})
-    forge(store, records, parquet.to_bytes(table))
+def write_another_schema_version(store: RunStore) -> None:
+    forge(store, lambda rows: rows.replace_schema_metadata({"schema_version": "2", "key": "prompt_id,horizon"}))
 
 
 def double_a_row(store: RunStore) -> None:
-    records = [Commit.from_record(record) for record in store.commit_log("4").read().records]
-    table = store.read("4", records[0], "sums")
-    forge(store, records, parquet.to_bytes(pa.concat_tables([table, table])))
+    forge(store, lambda rows: pa.concat_tables([rows, rows.slice(0, 1)]))
 
 
-def forge(store: RunStore, records: list[Commit], data: bytes) -> None:
-    rows = parquet.from_bytes(data).num_rows
-    forged = CommittedFile("sums", hashlib.sha256(data).hexdigest(), len(data), rows)
-    records[0] = Commit(records[0].unit, {**records[0].files, "sums": forged})
-    rewrite(store.paths.data("sums", "4", records[0].unit), data)
-    log = store.commit_log("4")
-    log.path.write_bytes(b"")
-    log.append(record.as_record() for record in records)
+def write_no_parquet(store: RunStore) -> None:
+    forge(store, lambda rows: rows)
+    mark = open_reader(store).finished()
+    assert mark is not None
+    [part] = [one for one in mark.parts if (one.stage, one.table) == ("4", "sums")]
+    data = b"PAR1 and no more"
+    new = replace(part, sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
+    part.path(store.paths).unlink()
+    new.path(store.paths).write_bytes(data)
+    remark(store, [new if one == part else one for one in mark.parts])
 
 
 def keep_a_finding(store: RunStore) -> None:
-    store.paths.finding("sums", "4", "a" * 64).write_bytes(b"")
+    store.storage.replace(store.paths.finding("sums", "4", "a" * 64), b"")
 
 
 @pytest.mark.parametrize(
@@ -112,13 +129,12 @@ def keep_a_finding(store: RunStore) -> None:
     [
         (flip_a_bit, "SHA-256"),
         (remove_a_file, "no such file"),
-        (change_a_meaning, "has a pre-image with the key"),
-        (drop_a_planned_unit, "is committed and not planned"),
-        (damage_a_log, "a damaged line before whole ones"),
-        (tear_a_plan, "a damaged plan"),
-        (lose_the_last_commit, "the dataset's digest was"),
-        (replace_a_file_and_its_line, "not of its schema"),
+        (add_a_file, "was not there"),
+        (change_a_meaning, "a damaged plan"),
+        (change_the_digest, "the dataset's digest was"),
+        (write_another_schema_version, "not of its schema"),
         (double_a_row, "two rows with equal prompt_id, horizon"),
+        (write_no_parquet, "no Parquet"),
         (keep_a_finding, "gave other bytes when it was executed again"),
     ],
 )
@@ -129,21 +145,58 @@ def test_damage_is_found_and_named(store: RunStore, damage: Callable[[RunStore],
     assert any(fault in line for line in result.faults), result.faults
 
 
+def test_a_damaged_entry_is_found_and_named(tmp_path: Path) -> None:
+    store = drive(tmp_path)
+    path = store.paths.entry(3)
+    data = path.read_bytes()
+    rewrite(path, data[:-1] + bytes([data[-1] ^ 1]))
+    assert any("000000003.entry" in line and "SHA-256" in line for line in verified(store).faults)
+
+
+def test_a_unit_that_was_not_planned_is_found(tmp_path: Path) -> None:
+    store = drive(tmp_path)
+    commit(store, "8", [Unit("8", "p0", {"horizon": 8, "another": True}, {"text": "another"})])
+    assert any("is committed and not planned" in line for line in verified(store).faults)
+
+
+def commit(store: RunStore, stage: str, units: list[Unit]) -> None:
+    committer = Committer(store)
+    committer.add(stage, execute(None, units))
+    committer.commit()
+
+
 def test_a_run_is_held_to_what_its_record_gives(store: RunStore) -> None:
-    now = verify(RunStore(store.paths, store.schemas), TinyProtocol(edited=True), experiment())
+    now = verify(open_reader(store), TinyProtocol(edited=True), experiment())
     assert not now.clean
     for words in ("is planned, and run.json does not give it", "is not planned, and run.json gives it"):
         assert any(words in line for line in now.faults), now.faults
 
 
-def test_a_plan_in_another_order_is_found(store: RunStore) -> None:
-    path = store.paths.plan("4")
-    path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
+def replan(store: RunStore, stage: str, change: Callable[[list[Unit]], list[Unit]]) -> None:
+    units = change(TinyProtocol().units(experiment(), stage, store))
+    write_plan(store, stage, [PlannedUnit(unit, "new") for unit in units])
+
+
+def test_a_pre_image_that_is_not_the_keys_is_found(tmp_path: Path) -> None:
+    store = drive(tmp_path)
+
+    def forged(units: list[Unit]) -> list[Unit]:
+        object.__setattr__(units[0], "meaning", {**units[0].meaning, "horizon": 5} if units[0].key else {})
+        return units
+
+    replan(store, "4", forged)
+    assert any("has a pre-image with the key" in line for line in verified(store).faults)
+
+
+def test_a_plan_in_another_order_is_found(tmp_path: Path) -> None:
+    store = drive(tmp_path)
+    replan(store, "4", lambda units: units[::-1])
     assert any("another order" in line for line in verified(store).faults)
 
 
-def test_a_stage_that_the_job_does_not_have_is_found(store: RunStore) -> None:
-    store.paths.plan("16").write_bytes(store.paths.plan("8").read_bytes())
+def test_a_stage_that_the_job_does_not_have_is_found(tmp_path: Path) -> None:
+    store = drive(tmp_path)
+    write_plan(store, "16", [])
     assert any("has no stage 16" in line for line in verified(store).faults)
 
 
@@ -152,35 +205,40 @@ def test_units_that_a_retry_adds_are_no_fault_before_they_are_planned(tmp_path: 
     even = {unit.prompt_id for unit in TinyProtocol().units(experiment(), "8", drive(tmp_path / "whole"))}
     store = drive(tmp_path / "run", trouble)
     failures = store.failures("4")
-    store.failure_log("4").append([{"unit": unit, "cleared": True} for unit in failures])
-    todo = [unit for unit in TinyProtocol().units(experiment(), "4", store) if unit.key in failures]
-    commit(store, "4", execute(None, todo))
-    assert len(TinyProtocol().units(experiment(), "8", store)) > len(store.planned("8"))
+    RetryRequest(store).clear(STAGES)
+    commit(store, "4", [unit for unit in TinyProtocol().units(experiment(), "4", store) if unit.key in failures])
+    assert len(TinyProtocol().units(experiment(), "8", store)) > len(store.planned_keys("8"))
     assert verified(store).clean
 
 
 def test_a_stage_that_contradicts_an_earlier_one_is_found(tmp_path: Path) -> None:
-    store = drive(tmp_path)
-    unit = next(one for one in TinyProtocol().units(experiment(), "8", store))
-    drifted = Unit("8", unit.prompt_id, {**unit.meaning, "again": True}, {"text": "drifted"})
-    commit(store, "8", execute(None, [drifted]))
-    write_plan(store, "8", [PlannedUnit(drifted, "new")])
-    keep_only(store, drifted.key)
+    """A unit of stage 8 that was worked off by arithmetic of another kind."""
+
+    def drifting(session: object, units: list[Unit]) -> object:
+        return execute(session, [replace(u, payload={"text": "drifted"}) if u.stage == "8" else u for u in units])
+
+    class Blind(TinyProtocol):
+        def check(self, *about: object) -> list[str]:
+            return []
+
+    store = complete(tmp_path, DirectedExecutor(work=drifting), protocol=Blind())
     assert any("other first tokens" in line for line in verified(store).faults)
 
 
-def keep_only(store: RunStore, unit: str) -> None:
-    """Make of stage 8 what this one commit says."""
-    log = store.commit_log("8")
-    records = [record for record in log.read().records if record["unit"] == unit]
-    log.path.write_bytes(b"")
-    log.append(records)
-
-
-def test_what_a_kill_left_is_listed_and_no_fault(store: RunStore) -> None:
-    (store.paths.table("tokens") / ".4-x.parquet.tmp").write_bytes(b"PAR1")
-    with store.paths.failure_log("4").open("ab") as log:
-        log.write(b'{"record":{"un')
+def test_what_a_kill_left_is_listed_and_no_fault(tmp_path: Path) -> None:
+    store = drive(tmp_path)
+    (store.paths.journal / ".000000009.entry.0123.tmp").write_bytes(b"{")
+    store.paths.plan("4", 99).write_bytes(b"{}")
     result = verified(store)
     assert result.clean
     assert len(result.leftovers) == 2
+    finished = complete(tmp_path)
+    finished.paths.journal.joinpath("000000001.entry").write_bytes(b"left by a kill after the mark")
+    result = verified(finished)
+    assert result.clean
+    assert len(result.leftovers) == 1
+
+
+def test_stages_are_those_of_the_protocol(store: RunStore) -> None:
+    assert store.stages_on_disk() == sorted(STAGES)
+    assert open_store(store.paths.root).stages_on_disk() == sorted(STAGES)

@@ -7,28 +7,33 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 import pyarrow as pa
 from faulty_disk import HastyDisk
 
 from actors.executor import Done, Event, Execute, Executor, Failed, FailureKind, Joined, Left, WorkerReport
-from runner.disk import Disk, make_directories
+from runner import parquet
+from runner.disk import Disk
 from runner.driver import Driver
 from runner.events import EventsLog
 from runner.interrupt import Interrupt
+from runner.local_storage import LocalStorage
 from runner.metrics import Metrics, NoMetrics
 from runner.paths import RunPaths
 from runner.progress import Progress, Silent
 from runner.protocol import Committed, Experiment
+from runner.storage import Storage
 from runner.store import RunStore
 from runner.telemetry import Telemetry
+from runner.verdict import finish
 from schemas.catalog import Prompt
 from schemas.job import BreadthJob, Execution
 from schemas.unit import Lease, Unit, UnitResult
 
 ROW = [pa.field("prompt_id", pa.string(), nullable=False), pa.field("horizon", pa.int32(), nullable=False)]
+STAGES = ("4", "8")
 METADATA = {"schema_version": "1", "key": "prompt_id,horizon"}
 TOKENS = pa.schema([*ROW, pa.field("tokens", pa.list_(pa.field("element", pa.int32())), nullable=False)], metadata=METADATA)
 SUMS = pa.schema([*ROW, pa.field("total", pa.int64(), nullable=False)], metadata=METADATA)
@@ -65,7 +70,7 @@ class TinyProtocol:
         return {"tokens": TOKENS, "sums": SUMS}
 
     def stages(self, job: object) -> Sequence[str]:
-        return ("4", "8")
+        return STAGES
 
     def units(self, experiment: Experiment, stage: str, committed: Committed) -> list[Unit]:
         prompts = experiment.prompts
@@ -153,28 +158,37 @@ class DirectedExecutor:
         self.closed.append(kill)
 
 
-def open_store(root: Path, disk: Disk | None = None) -> RunStore:
-    """The store of a run directory, new or old, as a driver that holds the claim opens it."""
-    store = RunStore(RunPaths(root), TinyProtocol().schemas(), disk or HastyDisk())
-    make_directories(store.disk, *store.paths.directories())
+def open_store(root: PurePath, disk: Disk | None = None, storage: Storage | None = None) -> RunStore:
+    """The store of a run, new or old, as a driver that holds the claim opens it."""
+    store = RunStore(RunPaths(root), TinyProtocol().schemas(), storage or LocalStorage(disk or HastyDisk()))
     store.recover()
     return store
 
 
+def open_reader(store: RunStore) -> RunStore:
+    """The same run, read anew."""
+    return RunStore(store.paths, store.schemas, store.storage)
+
+
 def drive(
-    root: Path,
+    root: PurePath,
     executor: Executor | None = None,
     *,
     disk: Disk | None = None,
+    storage: Storage | None = None,
     protocol: TinyProtocol | None = None,
     about: Experiment | None = None,
     interrupt: Interrupt | None = None,
     progress: Progress | None = None,
     metrics: Metrics | None = None,
     clock: Callable[[], float] = time.monotonic,
+    group_seconds: float = 0.0,
 ) -> RunStore:
-    store = open_store(root, disk)
-    with EventsLog(store.paths.events) as events:
+    """Carry a run out but for its end, `finish`. Every lease is a commit of its own unless the test says otherwise."""
+    store = open_store(root, disk, storage)
+    if store.finished() is not None:
+        return store
+    with EventsLog(store.storage, store.paths.events) as events:
         driver = Driver(
             store,
             protocol or TinyProtocol(),
@@ -184,12 +198,27 @@ def drive(
             telemetry=Telemetry(events, progress or Silent(), metrics or NoMetrics()),
             interrupt=interrupt or Interrupt(lambda: None),
             clock=clock,
+            group_seconds=group_seconds,
         )
         driver.run()
     return store
 
 
-def dataset(root: Path) -> dict[str, bytes]:
-    """Path in the run -> bytes, for every data file."""
-    tables = root / "tables"
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in sorted(tables.rglob("*")) if path.is_file()}
+def complete(root: PurePath, executor: Executor | None = None, **how: Any) -> RunStore:
+    """Carry a run out to its very end."""
+    store = drive(root, executor, **how)
+    if store.finished() is None:
+        finish(store, STAGES)
+    return store
+
+
+def rows(root: PurePath, storage: Storage | None = None) -> dict[str, bytes]:
+    """Stage and table -> the committed rows, as canonical bytes."""
+    store = RunStore(RunPaths(root), TinyProtocol().schemas(), storage)
+    return {f"{stage}/{table}": parquet.to_bytes(store.table(stage, table)) for stage in STAGES for table in store.schemas}
+
+
+def dataset(store: RunStore) -> dict[str, bytes]:
+    """Path in the run -> bytes, for every data file and nothing else."""
+    depth = len(store.paths.root.parts)
+    return {"/".join(path.parts[depth:]): store.storage.read(path) for path in store.data_files()}

@@ -100,7 +100,7 @@ CASES: list[tuple[str, str, Change, str]] = [
     # the algebra of orders
     ("sweep", "sweep_orders", first(lambda row: row["scheme"] == "B", post_mhc_sha256=OTHER), "sweep.pairs"),
     ("sweep", "sweep_orders", lambda rows: [row for row in rows if row["scheme"] != "A" or row["order"]], "sweep.orders"),
-    ("sweep", "sweep_orders", first(any_row, first_difference=4), "sweep.decided"),
+    ("sweep", "sweep_orders", first(lambda row: row["first_difference"] != 4, first_difference=4), "sweep.decided"),
     ("breadth", "breadth_classes", first(any_row, order_low=lambda one: one + 1), "breadth.classes"),
     # reconstructions
     (
@@ -136,7 +136,12 @@ CASES: list[tuple[str, str, Change, str]] = [
     ("breadth", "breadth_units", first(lambda row: row["separated"], separated=False), "breadth.decided"),
     ("breadth", "breadth_units", first(any_row, selected_class=lambda one: (one + 1) % 12), "breadth.farthest"),
     ("event_direction", "event_direction_replays", other_tokens, "event_direction.tokens"),
-    ("event_direction", "event_direction_classes", first(any_row, first_difference=4), "event_direction.decided"),
+    (
+        "event_direction",
+        "event_direction_classes",
+        first(lambda row: row["first_difference"] != 4, first_difference=4),
+        "event_direction.decided",
+    ),
     ("persistent_state", "persistent_state_checkpoints", first(any_row, route_equal=False), "persistent_state.routes"),
     ("event_direction", "event_direction_classes", lambda rows: rows[:-1], "event_direction.classes"),
     ("event_direction", "event_direction_replays", first(any_row, branch_order=lambda one: one ^ 1), "event_direction.metadata"),

@@ -79,7 +79,8 @@ def test_a_live_driver_is_asked(run: Command, monkeypatch: pytest.MonkeyPatch) -
             time.sleep(0.01)
         taken.append(request.take(["horizon-2", "horizon-4"]))
 
-    with Claim(store.paths.claim):
+    with Claim(store.storage, store.paths) as claim:
+        store.recover(claim)
         driver = threading.Thread(target=take)
         driver.start()
         ended = run("retry", "runs/small", "--failed", "--address", "inline")
@@ -96,7 +97,7 @@ def test_a_driver_that_ends_without_an_answer_leaves_the_retry_to_the_command(
     run: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = fail_once(run, monkeypatch)
-    claim = Claim(store.paths.claim)
+    claim = Claim(store.storage, store.paths)
     claim.__enter__()
 
     def end() -> None:
@@ -115,7 +116,7 @@ def test_a_driver_that_ends_without_an_answer_leaves_the_retry_to_the_command(
 
 def test_a_live_driver_with_nothing_set_aside_is_left_alone(run: Command, submitted: Path) -> None:
     store = open_run(submitted).store
-    with Claim(store.paths.claim):
+    with Claim(store.storage, store.paths):
         ended = run("retry", submitted, "--failed", "--address", "inline")
     assert (ended.code, RetryRequest(store).pending()) == (0, False)
     assert "no unit is set aside" in ended.out

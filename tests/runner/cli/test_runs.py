@@ -17,6 +17,8 @@ from actors.tokenizer import CheckpointTokenizer
 from runner.claim import Claim
 from runner.disk import Disk
 from runner.interrupt import Interrupted
+from runner.local_storage import LocalStorage
+from runner.paths import RunPaths
 from runner.protocols import breadth
 from schemas.errors import ConformanceFinding
 
@@ -164,25 +166,26 @@ def test_what_a_worker_found_stays_with_the_run(run: Command, monkeypatch: pytes
 
 
 def interrupted(run: Command, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
-    """Stop a run after so many commits, as if its process had been killed."""
-    appended = []
-    append = Disk.append
+    """Stop a run after so many entries of its journal, as if its process had been killed."""
+    linked = []
+    link = Disk.link
 
-    def append_or_die(self: Disk, path: Path, data: bytes) -> None:
-        if len(appended) == after:
-            raise Interrupted("killed")
-        appended.append(path)
-        append(self, path, data)
+    def link_or_die(self: Disk, source: Path, target: Path) -> None:
+        if target.suffix == ".entry":
+            if len(linked) == after:
+                raise Interrupted("killed")
+            linked.append(target)
+        link(self, source, target)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Disk, "append", append_or_die)
+        patched.setattr(Disk, "link", link_or_die)
         assert run("submit", "job.yaml", "--address", "inline").code == 130
 
 
 def test_resume_needs_nothing_but_the_run_directory(run: Command, submitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = files(submitted / "tables")
     shutil.rmtree(submitted)
-    interrupted(run, monkeypatch, after=2)
+    interrupted(run, monkeypatch, after=3)
     Path("job.yaml").unlink()
     Path("prompts.tsv").unlink()
     assert files(submitted / "tables") != whole
@@ -193,7 +196,7 @@ def test_resume_needs_nothing_but_the_run_directory(run: Command, submitted: Pat
 def test_the_same_command_resumes(run: Command, submitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = files(submitted / "tables")
     shutil.rmtree(submitted)
-    for after in (0, 1, 2):
+    for after in (0, 1, 2, 3):
         interrupted(run, monkeypatch, after)
         assert run("verify", submitted).code == 0
     assert run("submit", "job.yaml", "--address", "inline").code == 0
@@ -201,7 +204,7 @@ def test_the_same_command_resumes(run: Command, submitted: Path, monkeypatch: py
 
 
 def test_status_and_ls_believe_the_store(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:  # R08
-    interrupted(run, monkeypatch, after=2)
+    interrupted(run, monkeypatch, after=3)
     assert run("status", "runs/small", "--json").json["state"] == "unfinished"
     assert run("ls", "--json").json[0]["state"] == "unfinished"
     run("resume", "runs/small", "--address", "inline")
@@ -212,7 +215,7 @@ def test_status_and_ls_believe_the_store(run: Command, monkeypatch: pytest.Monke
 
 def test_a_run_with_a_driver_is_busy(run: Command, submitted: Path) -> None:
     (submitted / "finished.json").unlink()
-    with Claim(submitted / "claim"):
+    with Claim(LocalStorage(), RunPaths(submitted)):
         ended = run("submit", "job.yaml", "--address", "inline")
         assert run("status", submitted, "--json").json["driver"].startswith(f"process {os.getpid()} on host")
     assert ended.code == 5
@@ -220,14 +223,14 @@ def test_a_run_with_a_driver_is_busy(run: Command, submitted: Path) -> None:
 
 
 def test_a_full_disk_is_one_line_and_loses_nothing(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: Disk, path: Path, data: bytes) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    def full(self: Disk, source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
 
     with monkeypatch.context() as patched:
-        patched.setattr(Disk, "append", full)
+        patched.setattr(Disk, "link", full)
         ended = run("submit", "job.yaml", "--address", "inline")
     assert ended.code == 1
-    assert ended.err.splitlines()[-1] == "runner: runs/small/commits/horizon-2.log: No space left on device"
+    assert ended.err.splitlines()[-1] == "runner: runs/small/claims/000000001.json: No space left on device"
     assert "Traceback" not in ended.err
     assert run("submit", "job.yaml", "--address", "inline").code == 0
 
@@ -256,12 +259,9 @@ def test_show_names_a_prompt_it_does_not_know(run: Command, submitted: Path) -> 
     assert "prompt_id: found fr-1" in ended.err
 
 
-def test_a_finished_run_that_lost_a_commit_is_shown_by_no_command(run: Command, submitted: Path) -> None:
+def test_a_finished_run_that_lost_rows_is_shown_by_no_command(run: Command, submitted: Path) -> None:
     """A finished run is held to its mark; ls says so in its row and goes on."""
-    [log, *_] = sorted((submitted / "commits").glob("*.log"))
-    lines = log.read_bytes().splitlines(keepends=True)
-    log.chmod(0o600)
-    log.write_bytes(b"".join(lines[:-1]))
+    sorted((submitted / "tables").rglob("*.parquet"))[0].unlink()
     for command in (("show", str(submitted)), ("show", str(submitted), "--json"), ("status", str(submitted))):
         done = run(*command)
         assert done.code == 4, command

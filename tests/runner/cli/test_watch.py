@@ -23,9 +23,9 @@ class Driver:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.claim = Claim(run.paths.claim)
+        self.claim = Claim(run.store.storage, run.paths)
         self.claim.__enter__()
-        self.events = EventsLog(run.paths.events)
+        self.events = EventsLog(run.store.storage, run.paths.events)
         self.events.write("started", host=HOST, pid=1)
         self.events.write("joined", host=HOST, worker="w0")
         self.events.write("planned", stage="horizon-4", units=40, reasons={"new": 40})

@@ -16,6 +16,7 @@ from actors.inline import InlineExecutor
 from runner.interrupt import Interrupt, Interrupted
 from runner.preflight import prepare
 from runner.progress import Silent
+from runner.retry_request import RetryRequest
 from runner.run import Run, carry_out, make_executor, open_run
 from schemas.errors import InvalidInput, UnitsFailed
 from schemas.job_file import load_job
@@ -155,9 +156,9 @@ def test_no_sample_is_drawn_from_a_part_of_the_classes(random_runs: RandomRuns, 
         carried_out(failing)
     run = open_run(root)
     assert run.verdict().state == "failed"
-    assert not run.store.planned("replay-1")
-    failures = run.store.failures("classes")
-    run.store.failure_log("classes").append([{"unit": unit, "cleared": True} for unit in failures])
+    assert "replay-1" not in run.store.plans()
+    run.store.recover()
+    RetryRequest(run.store).clear(run.stages())
     assert dataset(carried_out(prepared.protocol.execute)) == dataset(event_direction_run)
 
 
