@@ -73,7 +73,7 @@ PACKAGES: tuple[Package, ...] = (
     Package("freeorion-data", "0.4.10.2-1", "deb", "GPL-2"),
     Package("naev-data", "0.8.2-1", "deb", "GPL-3 and CC-BY-SA"),
     Package("crawl-common", "2:0.28.0-1.1", "deb", "GPL-2+"),
-    Package("widelands-data", "1:1.1-3", "deb", "GPL-2+"),
+    Package("widelands-data", "2:1.1-3", "deb", "GPL-2+"),
     Package("freedroidrpg-data", "1.0-1", "deb", "GPL-2+"),
     Package("freeciv-data", "3.0.6-1+deb12u1", "deb", "GPL-2+"),
     Package("warzone2100-data", "4.3.3-3", "deb", "GPL-2+ and CC-BY-SA-3.0"),
