@@ -1,15 +1,15 @@
-"""Training batches: shuffled windows over the token streams, and pseudo-repetitive rows against loops."""
+"""Training batches: shuffled windows over the token streams."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-REPEATS = {"main_en": 2, "main_zh": 2, "extra_en": 1, "extra_zh": 1}  # passes over a stream in one epoch
+STREAMS = ("main_en", "main_zh", "extra_en", "extra_zh")
 
 
 def _tiled(tokens: np.ndarray, length: int, device: torch.device) -> Tensor:
@@ -19,22 +19,33 @@ def _tiled(tokens: np.ndarray, length: int, device: torch.device) -> Tensor:
 
 
 class Windows:
-    """Draws windows of length+1 tokens without replacement; every epoch cuts each stream at new offsets."""
+    """Draws windows of length+1 tokens without replacement; every epoch cuts each stream at new offsets.
 
-    def __init__(self, path: Path, length: int, device: torch.device, seed: int) -> None:
+    Attributes:
+        passes: how often one epoch reads each of STREAMS; of a fractional pass, that share of the windows is drawn.
+        epochs: epochs drawn so far.
+    """
+
+    def __init__(self, path: Path, length: int, device: torch.device, seed: int, passes: tuple[float, ...]) -> None:
         with np.load(path) as arrays:
-            streams = {name: arrays[name] for name in REPEATS}
+            streams = [arrays[name] for name in STREAMS]
             self.heldout = {language: _tiled(arrays["heldout_" + language], length, device) for language in ("en", "zh")}
-        self.tokens = torch.from_numpy(np.concatenate(list(streams.values())).astype(np.int32)).to(device)
-        self.length, self._sizes, self._draw = length, {n: len(s) for n, s in streams.items()}, np.random.default_rng(seed)
-        self._queue = np.zeros(0, dtype=np.int64)
-        self.epochs = 0.0
+        self.tokens = torch.from_numpy(np.concatenate(streams).astype(np.int32)).to(device)
+        self.length, self._sizes, self._draw = length, [len(s) for s in streams], np.random.default_rng(seed)
+        self.passes, self.epochs = passes, 0.0
+        self._queue, self._per_epoch = np.zeros(0, dtype=np.int64), 1
+
+    def remix(self, passes: tuple[float, ...]) -> None:
+        """Goes on with other passes; what is left of the running epoch is dropped."""
+        self.passes, self._queue = passes, np.zeros(0, dtype=np.int64)
 
     def _epoch(self) -> np.ndarray:
         starts, base = [], 0
-        for name, size in self._sizes.items():
-            for _ in range(REPEATS[name]):
-                starts.append(base + np.arange(self._draw.integers(self.length), size - self.length - 1, self.length))
+        for size, passes in zip(self._sizes, self.passes, strict=True):
+            for done in range(math.ceil(passes)):
+                part = min(1.0, passes - done)
+                cut = base + np.arange(self._draw.integers(self.length), size - self.length - 1, self.length)
+                starts.append(cut if part == 1 else self._draw.permutation(cut)[: round(part * len(cut))])
             base += size
         return self._draw.permutation(np.concatenate(starts))
 
@@ -49,35 +60,8 @@ class Windows:
         start = torch.from_numpy(take).to(self.tokens.device, non_blocking=True)
         return self.tokens[start[:, None] + torch.arange(self.length + 1, device=start.device)].long()
 
+    def state(self) -> tuple:
+        return self.passes, self._queue, self._per_epoch, self.epochs, self._draw.bit_generator.state
 
-class Loops(NamedTuple):
-    """rows int64 [R, length+1]; `lag` [R,1] is the period; `counted` bool [R,length] marks the repeated targets."""
-
-    rows: Tensor
-    lag: Tensor
-    counted: Tensor
-
-
-def make_loops(rows: Tensor, draw: torch.Generator) -> Loops:
-    """Cuts each row after a random prefix and repeats the prefix's last tokens until the end (pseudo-repetition).
-
-    What the model should learn from such a row is the opposite of copying: see `loop_loss`.
-    """
-    count, size = rows.shape
-    lag = torch.randint(2, 40, (count, 1), generator=draw, device=rows.device)
-    prefix = lag + torch.randint(8, 72, (count, 1), generator=draw, device=rows.device)
-    at = torch.arange(size, device=rows.device)[None]
-    source = torch.where(at < prefix, at, prefix - lag + (at - prefix) % lag)
-    counted = (at >= prefix) & (at < prefix + 8 * lag)
-    return Loops(rows.gather(1, source), lag, counted[:, 1:])
-
-
-def loop_loss(log_prob: Tensor, loops: Loops, decay: float = 0.5) -> Tensor:
-    """Makes the probability of a repeated token fall by `decay` from one repetition to the next (DITTO's loss).
-
-    log_prob: FP32 [R,length] of the targets. -log(1 - |p - decay * p_one_period_before|), the latter without gradient.
-    """
-    p = log_prob.exp()
-    before = (torch.arange(p.shape[1], device=p.device)[None] - loops.lag).clamp_min(0)
-    gap = (p - decay * p.detach().gather(1, before)).abs()
-    return -(torch.log1p(-gap.clamp(max=1 - 1e-4)) * loops.counted).sum() / loops.counted.sum()
+    def restore(self, state: tuple) -> None:
+        self.passes, self._queue, self._per_epoch, self.epochs, self._draw.bit_generator.state = state

@@ -2,7 +2,7 @@
 
     python -m training.compare WORK --seconds 45 --out table.json NAME:KEY=VALUE,KEY=VALUE ...
 
-Every run sees the whole schedule (warm-up, quantisation, pseudo-repetition, cooling) in its time and is then measured:
+Every run sees the whole schedule (warm-up, quantisation, own text, cooling) in its time and is then measured:
 held-out loss in nats a token per language (quantised, sparse), tokens a second before and after quantisation starts,
 and the share of the prompts in WORK/prompts.tsv whose greedy continuation loops.
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer
 
+from training.captured import choose_device
 from training.evaluate import bits_per_byte, read_prompts
 from training.generate import greedy, loops
 from training.geometry import Geometry
@@ -53,7 +54,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = True
-    device, table, model, initial = torch.device("cuda"), {}, None, {}
+    device, table, model, initial = choose_device(), {}, None, {}
     for name, recipe in map(parse_variant, arguments.variants):
         started = time.time()
         trainer = Trainer(recipe, Geometry(), arguments.work / "tokens.npz", device, model=model)

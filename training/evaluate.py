@@ -152,7 +152,9 @@ def main() -> None:
     parser.add_argument("prompts", type=Path)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    model, tokenizer = read_checkpoint(arguments.checkpoint), Tokenizer.from_file(str(arguments.checkpoint / "tokenizer.json"))
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = read_checkpoint(arguments.checkpoint, device)
+    tokenizer = Tokenizer.from_file(str(arguments.checkpoint / "tokenizer.json"))
     prompts = read_prompts(arguments.prompts)
     texts = greedy(model, [tokenizer.encode(p["text"]).ids for p in prompts], 64)
     looping = [loops(tokens) for tokens in texts]

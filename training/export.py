@@ -101,12 +101,12 @@ def write_checkpoint(g: Geometry, state: Tensors, directory: Path) -> int:
     return total
 
 
-def read_checkpoint(directory: Path) -> Decoder:
-    """A decoder with the dequantised weights of any checkpoint of this family in the official layout."""
+def read_checkpoint(directory: Path, device: str | torch.device = "cpu") -> Decoder:
+    """A decoder on `device` with the dequantised weights of any checkpoint of this family in the official layout."""
     g = read_geometry(directory)
     stored: Tensors = {}
     for file in sorted(directory.glob("model-*.safetensors")):
-        stored.update(load_file(file))
+        stored.update(load_file(file, device=str(device)))
 
     def weight(name: str) -> Tensor:
         tensor = stored[name + ".weight"]
@@ -122,7 +122,7 @@ def read_checkpoint(directory: Path) -> Decoder:
         experts = [f"layers.{layer}.ffn.experts.{expert}." for expert in range(g.experts)]
         state[f"layers.{layer}.ffn.w13"] = torch.stack([torch.stack([weight(e + "w1"), weight(e + "w3")]) for e in experts])
         state[f"layers.{layer}.ffn.w2"] = torch.stack([weight(e + "w2") for e in experts])
-    model = Decoder(g)
+    model = Decoder(g).to(device)
     model.load_state_dict(state)
     return model.eval()
 

@@ -85,7 +85,8 @@ class Decoder(nn.Module):
         g, length = self.g, ids.shape[1]
         tables = [rope_table(g, compressed, length, ids.device) for compressed in (False, True)]
         turn = hadamard(g.index_dim, ids.device)
-        x = self.embed.to(torch.bfloat16)[ids].to(mode.dtype)[:, :, None].expand(-1, -1, g.streams, -1).contiguous()
+        embedded = F.embedding(ids, self.embed.to(torch.bfloat16)).to(mode.dtype)
+        x = embedded[:, :, None].expand(-1, -1, g.streams, -1).contiguous()
         index_loss = balance = x.new_zeros((), dtype=torch.float32)
         loads = []
         for block in self.layers:
@@ -104,8 +105,9 @@ class Decoder(nn.Module):
         return logits.gather(-1, targets[..., None]).squeeze(-1) - logits.logsumexp(-1)
 
     @torch.no_grad()
-    def balance_experts(self, load: Tensor, rate: float) -> None:
-        """Moves the selection bias of every learned router one step against its load (auxiliary-loss-free balancing)."""
+    def balance_experts(self, load: Tensor, rate: Tensor) -> None:
+        """Moves the selection bias of every learned router one step of `rate` [] against its load (auxiliary-loss-free
+        balancing)."""
         for block, share in zip(self.layers, load, strict=True):
             if not block.ffn.hashed:
                 block.ffn.bias += rate * torch.sign(share.mean() - share)

@@ -28,10 +28,13 @@ def orthogonalise(matrices: Tensor, steps: int = 5) -> Tensor:
 
 
 class Muon:
-    """Nesterov momentum, orthogonalised; the step is lr * sqrt(max(1, rows/columns)), decay is decoupled."""
+    """Nesterov momentum, orthogonalised; the step is lr * sqrt(max(1, rows/columns)), decay is decoupled.
+
+    `lr` is a tensor [] on the parameters' device, so that a captured step sees it change.
+    """
 
     def __init__(self, parameters: list[nn.Parameter], momentum: float = 0.95, decay: float = 0.01) -> None:
-        self.momentum, self.decay, self.lr = momentum, decay, 0.0
+        self.momentum, self.decay, self.lr = momentum, decay, torch.zeros((), device=parameters[0].device)
         groups: dict[tuple[int, int], list[nn.Parameter]] = defaultdict(list)
         for parameter in parameters:
             groups[tuple(parameter.shape[-2:])].append(parameter)
@@ -49,9 +52,10 @@ class Muon:
             update = orthogonalise(gradient.lerp(moving, self.momentum)).float()
             rows, columns = update.shape[1:]
             counts = [p.numel() // (rows * columns) for p in group]
+            update *= -self.lr * max(1.0, rows / columns) ** 0.5
             pieces = [u.view(p.shape) for u, p in zip(update.split(counts), group, strict=True)]
             torch._foreach_mul_(group, 1 - self.lr * self.decay)
-            torch._foreach_add_(group, pieces, alpha=-self.lr * max(1.0, rows / columns) ** 0.5)
+            torch._foreach_add_(group, pieces)
 
     def state_dict(self) -> list[Tensor]:
         return self._moving
@@ -88,15 +92,20 @@ class Optimizer:
         groups = [{"params": rest, "weight_decay": 0.0}]
         if not muon_lr:
             groups.append({"params": matrices, "weight_decay": 0.1})
-        self.adam = torch.optim.AdamW(groups, lr=adam_lr, betas=(0.9, 0.95), fused=next(model.parameters()).is_cuda)
+        graphed = next(model.parameters()).is_cuda
+        self._adam_lr = torch.zeros((), device=next(model.parameters()).device)
+        self.adam = torch.optim.AdamW(groups, lr=self._adam_lr, betas=(0.9, 0.95), fused=graphed, capturable=graphed)
 
-    def step(self, factor: float) -> None:
-        """One update at `factor` times the peak rates."""
-        for group in self.adam.param_groups:
-            group["lr"] = self.peak[1] * factor
+    def set_factor(self, factor: float) -> None:
+        """From here on `step` moves at `factor` times the peak rates."""
+        self._adam_lr.fill_(self.peak[1] * factor)
+        if self.muon:
+            self.muon.lr.fill_(self.peak[0] * factor)
+
+    def step(self) -> None:
+        """One update from the parameters' gradients; never waits for the device."""
         self.adam.step()
         if self.muon:
-            self.muon.lr = self.peak[0] * factor
             self.muon.step()
 
     def state_dict(self) -> dict:
@@ -104,5 +113,7 @@ class Optimizer:
 
     def load_state_dict(self, state: dict) -> None:
         self.adam.load_state_dict(state["adam"])
+        for group in self.adam.param_groups:  # loading put copies there
+            group["lr"] = self._adam_lr
         if self.muon:
             self.muon.load_state_dict(state["muon"])

@@ -25,7 +25,15 @@ def draw(log: dict, path: Path) -> None:
     for key, label, colour in (("heldout_en", "held out, English", "tab:blue"), ("heldout_zh", "held out, Chinese", "tab:red")):
         points = [(row["tokens"] / 1e6, row[key]) for row in rows if key in row]
         axes.plot(*zip(*points, strict=False), marker="o", markersize=3, color=colour, label=label)
-    for key, label in (("quantised_from", "quantised, sparse"), ("loops_from", "pseudo-repetition")):
+    phases = {
+        "quantised_from": "quantised, sparse",
+        "loops_from": "pseudo-repetition",
+        "late_from": "other mix",
+        "own_from": "own text",
+    }
+    for key, label in phases.items():
+        if key not in recipe:  # a log of another state of the recipe
+            continue
         start = next(row["tokens"] / 1e6 for row in rows if row["progress"] >= recipe[key])
         axes.axvline(start, color="0.8", linestyle="--")
         axes.text(start, 5.45, " " + label, rotation=90, va="top", ha="right", fontsize=8, color="0.4")

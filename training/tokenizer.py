@@ -1,6 +1,6 @@
 """Trains the byte-level BPE tokenizer and turns the corpus into token arrays.
 
-    python -m training.tokenizer WORK [--vocab 8192]
+    python -m training.tokenizer WORK [--vocab 8192 | --use TOKENIZER.json]
 
 Reads WORK/corpus.jsonl.xz; writes WORK/tokenizer.json, WORK/heldout.jsonl with the held-out documents, and
 WORK/tokens.npz: uint16 streams main_en, main_zh, extra_en, extra_zh and heldout_en, heldout_zh; every document ends with
@@ -50,6 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", type=Path)
     parser.add_argument("--vocab", type=int, default=8192)
+    parser.add_argument("--use", type=Path, help="encode with this tokenizer instead of training one")
     arguments = parser.parse_args()
     work, draw = arguments.work, random.Random(1)
     training, heldout = [], []
@@ -57,7 +58,7 @@ def main() -> None:
         (training if document["split"] == "train" else heldout).append(document)
     # The vocabulary follows the use: all narrative text of both languages, a tenth of the rest.
     sample = [d["text"] for d in training if d["tier"] == "main" or draw.random() < 0.1]
-    tokenizer = train_tokenizer(iter(sample), arguments.vocab)
+    tokenizer = Tokenizer.from_file(str(arguments.use)) if arguments.use else train_tokenizer(iter(sample), arguments.vocab)
     tokenizer.save(str(work / "tokenizer.json"))
     encoded = tokenizer.encode_batch_fast([d["text"] for d in training])
     order = list(range(len(training)))

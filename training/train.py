@@ -1,11 +1,12 @@
 """Trains the decoder.
 
-    python -m training.train WORK OUT --steps N [--seconds T] [--resume | --start CHECKPOINT]
+    python -m training.train WORK OUT --steps N [--seconds T] [--resume | --start CHECKPOINT | --compile PHASE]
 
 WORK holds tokens.npz and tokenizer.json. OUT receives state.pt (weights, optimiser, position; written at intervals and
 at the end), train_log.json and, at the end, the checkpoint in the official layout. Progress, which drives the learning
 rate and the switches below, is the larger of steps done / N and seconds used / T, so a run always ends inside its time;
 one that ends by steps is repeatable on the same machine and library versions up to the order of atomic additions.
+`--compile` trains nothing: it runs the steps of one phase once, so that the compiler's cache holds what a run will need.
 """
 
 from __future__ import annotations
@@ -20,17 +21,25 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from training.batches import Windows, loop_loss, make_loops
+from training.batches import Windows
+from training.captured import Captured, choose_device
 from training.export import read_checkpoint, write_checkpoint
 from training.geometry import Geometry, read_geometry
 from training.model import Decoder, Mode
 from training.optimizer import Optimizer
+from training.own_text import OwnText, unlikelihood
 
 
 @dataclasses.dataclass
 class Recipe:
-    """What a run may change. `*_from` are points of progress between 0 and 1."""
+    """What a run may change. `*_from` are points of progress between 0 and 1.
+
+    `passes` and `late_passes` say how often an epoch reads each of batches.STREAMS. From `own_from` on, `own_rows` of the
+    batch's rows are the decoder's own text (see own_text), made anew every `own_every` steps; the weight of their loss
+    starts at `own_weight` and follows the share of that text which loops, towards `own_target`.
+    """
 
     batch: int = 128
     length: int = 512
@@ -39,20 +48,30 @@ class Recipe:
     decay: float = 0.05
     dropout: float = 0.1
     warmup: int = 100
-    cool_from: float = 0.4
-    quantised_from: float = 0.6
-    loops_from: float = 0.8
-    loop_share: float = 0.125
-    loop_weight: float = 0.5
+    cool_from: float = 0.35
+    quantised_from: float = 0.7
+    passes: str = "2/2/1/1"
+    late_from: float = 0.6
+    late_passes: str = "2/3/0.5/0.5"
+    own_from: float = 0.75
+    own_rows: int = 4
+    own_texts: int = 128
+    own_every: int = 50
+    own_weight: float = 0.5
+    own_target: float = 0.05
     index_weight: float = 0.1
     balance_weight: float = 0.003
     balance_rate: float = 0.001
     seed: int = 20261130
 
     def factor(self, step: int, progress: float) -> float:
-        """Learning-rate factor: linear warm-up, constant, then linear to 2%."""
+        """Learning-rate factor: linear warm-up, constant, then linear to nothing."""
         cool = 1.0 if progress < self.cool_from else (1 - progress) / (1 - self.cool_from)
-        return min(1.0, (step + 1) / self.warmup) * max(cool, 0.02)
+        return min(1.0, (step + 1) / self.warmup) * max(cool, 0.0)
+
+
+def _passes(text: str) -> tuple[float, ...]:
+    return tuple(map(float, text.split("/")))
 
 
 class Trainer:
@@ -82,53 +101,83 @@ class Trainer:
                 block.compile(dynamic=False)
             self.model.token_log_probs = torch.compile(self.model.token_log_probs, dynamic=False)
         self.optimizer = Optimizer(self.model, recipe.muon_lr, recipe.adam_lr, recipe.decay)
-        self.windows = Windows(tokens, recipe.length, device, recipe.seed)
-        self.draw = torch.Generator(device=device).manual_seed(recipe.seed)
+        self.windows = Windows(tokens, recipe.length, device, recipe.seed, _passes(recipe.passes))
         self.step, self.seconds, self.log = 0, 0.0, []
         self.dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+        self._dropout = {training: torch.tensor(recipe.dropout * training, device=device) for training in (True, False)}
+        self._balance_rate = torch.zeros((), device=device)
+        self._own_weight = torch.tensor(recipe.own_weight, device=device)
+        self._late, self._call = None, None
+        own = Mode(quantised=True, sparse=True, dtype=self.dtype)
+        self.own = OwnText(self.model, self.windows, own, texts=recipe.own_texts, seed=recipe.seed)
+        self._own_age: int | None = None  # steps since the own text was made
 
-    def mode(self, progress: float, training: bool = True) -> Mode:
-        late = progress >= self.recipe.quantised_from
-        rate = torch.tensor(self.recipe.dropout if training else 0.0, device=self.device) if self.recipe.dropout else None
+    def mode(self, late: bool, training: bool = True) -> Mode:
+        rate = self._dropout[training] if self.recipe.dropout else None
         return Mode(quantised=late, sparse=late, dropout=rate, dtype=self.dtype)
 
     def validate(self, progress: float) -> dict[str, float]:
         """Nats a token on the held-out windows, in training's shape and compiled code (so with autograd left on)."""
-        losses = {}
+        losses, mode = {}, self.mode(progress >= self.recipe.quantised_from, training=False)
         for language, rows in self.windows.heldout.items():
             batch = rows[: self.recipe.batch]
-            hidden = self.model(batch[:, :-1], self.mode(progress, training=False)).hidden
+            hidden = self.model(batch[:, :-1], mode).hidden
             losses["heldout_" + language] = -self.model.token_log_probs(hidden, batch[:, 1:]).mean().item()
+            del hidden  # with its graph, which fills a third of a large GPU; a captured step holds another third
         return losses
 
-    def update(self, progress: float) -> dict[str, torch.Tensor]:
-        """One optimiser step; returns device scalars for the log."""
+    def _compute(self, rows: Tensor, marks: Tensor, own: Tensor) -> dict[str, Tensor]:
+        """One optimiser step on the device. rows int64 [B,S+1], marks bool [B,S], own FP32 [B,1]: 1 for rows of own text."""
         r, model = self.recipe, self.model
-        rows = self.windows.next(r.batch)
-        loops = None
-        if progress >= r.loops_from and (count := int(r.loop_share * r.batch)):
-            loops = make_loops(rows[:count], self.draw)
-            rows = torch.cat([loops.rows, rows[count:]])
-        out = model(rows[:, :-1], self.mode(progress))
+        out = model(rows[:, :-1], self.mode(self._late))
         log_prob = model.token_log_probs(out.hidden, rows[:, 1:])
-        plain = log_prob if loops is None else log_prob[len(loops.rows) :]
-        loss = -plain.mean() + r.index_weight * out.index_loss + r.balance_weight * out.balance
+        plain = -(log_prob * (1 - own)).sum() / ((1 - own).sum() * r.length)
+        against = unlikelihood(log_prob, marks).sum() / (own.sum() * r.length).clamp_min(1)
+        loss = plain + r.index_weight * out.index_loss + r.balance_weight * out.balance + self._own_weight * against
+        loss.backward()
         facts = {
-            "loss": -plain.mean(),
+            "loss": plain,
             "index": out.index_loss,
             "balance": out.balance / model.g.layers,
             "load_min": out.load.min(),
             "load_max": out.load.max(),
+            "own": against,
+            "gradient": torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0),
         }
-        if loops is not None:
-            facts["loops"] = loop_loss(log_prob[: len(loops.rows)], loops)
-            loss = loss + r.loop_weight * facts["loops"]
-        loss.backward()
-        facts["gradient"] = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        self.optimizer.step(r.factor(self.step, progress))
+        self.optimizer.step()
         model.zero_grad(set_to_none=False)
-        model.balance_experts(out.load, r.balance_rate * (1.0 if progress < 0.9 else 0.1))
+        model.balance_experts(out.load, self._balance_rate)
         return {name: value.detach() for name, value in facts.items()}
+
+    def update(self, progress: float) -> dict[str, Tensor]:
+        """One step with what is due at this point of the run; returns device scalars, overwritten by the next step."""
+        r = self.recipe
+        late = progress >= r.quantised_from
+        if late != self._late:
+            self._late, self._call = late, None  # frees the earlier graph's memory before the next one is made
+            self._call = Captured(self._compute, self.device)
+        if progress >= r.late_from and self.windows.passes != _passes(r.late_passes):
+            self.windows.remix(_passes(r.late_passes))
+        rows = self.windows.next(r.batch)
+        marks = torch.zeros(r.batch, r.length, dtype=torch.bool, device=self.device)
+        own = torch.zeros(r.batch, 1, device=self.device)
+        if progress >= r.own_from and r.own_rows:
+            if self._own_age is None or self._own_age >= r.own_every:
+                self._refresh()
+            self._own_age += 1
+            rows[: r.own_rows], marks[: r.own_rows] = self.own.take(r.own_rows)
+            own[: r.own_rows] = 1
+        self.optimizer.set_factor(r.factor(self.step, progress))
+        self._balance_rate.fill_(r.balance_rate * (1.0 if progress < 0.9 else 0.1))
+        return self._call(rows, marks, own)
+
+    def _refresh(self) -> None:
+        """New own text, and a weight that grows while more of it loops than the target, and falls while less does."""
+        first, self._own_age = self._own_age is None, 0
+        self.own.refresh()
+        if not first:
+            error = self.own.share / self.recipe.own_target - 1
+            self._own_weight.mul_(math.exp(0.15 * max(-1.0, min(1.0, error)))).clamp_(0.05, 4.0)
 
     def advance(self, steps: int, seconds: float, save: Path | None = None, every: int = 50) -> None:
         """Trains to `steps` steps or `seconds` seconds of the whole run, whichever comes first."""
@@ -152,6 +201,8 @@ class Trainer:
                     "epochs": round(self.windows.epochs, 3),
                 }
                 row.update((name, round(value.item(), 5)) for name, value in facts.items())
+                if self._own_age is not None:
+                    row |= {"own_loops": round(self.own.share, 4), "own_weight": round(self._own_weight.item(), 4)}
                 if self.step % (5 * every) == 0:
                     row.update((name, round(value, 5)) for name, value in self.validate(progress).items())
                 self.log.append(row)
@@ -162,6 +213,15 @@ class Trainer:
                 self.save(save)
                 saved = time.time()
 
+    def compile(self, phase: str) -> None:
+        """Runs what a phase needs once: 'dense' or 'sparse' steps, or the making of own text."""
+        if phase == "own":
+            self.own.refresh()
+            return
+        progress = 0.0 if phase == "dense" else self.recipe.quantised_from
+        self.update(progress)
+        self.validate(progress)
+
     def save(self, path: Path) -> None:
         state = {
             "model": self.model.state_dict(),
@@ -171,7 +231,8 @@ class Trainer:
             "log": self.log,
             "geometry": dataclasses.asdict(self.model.g),
             "recipe": dataclasses.asdict(self.recipe),
-            "windows": (self.windows._queue, self.windows.epochs),
+            "windows": self.windows.state(),
+            "own_weight": self._own_weight,
         }
         torch.save(state, path.with_suffix(".partial"))
         path.with_suffix(".partial").rename(path)
@@ -181,14 +242,13 @@ class Trainer:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.step, self.seconds, self.log = state["step"], state["seconds"], state["log"]
-        self.windows._queue, self.windows.epochs = state["windows"]
-        self.windows._per_epoch = max(len(self.windows._queue), 1)
+        self.windows.restore(state["windows"])
+        self._own_weight.copy_(state["own_weight"])
 
 
 def export(trainer: Trainer, tokenizer: Path, out: Path) -> None:
     """The official layout plus the log."""
-    state = {name: tensor.detach().cpu() for name, tensor in trainer.model.state_dict().items()}
-    total = write_checkpoint(trainer.model.g, state, out)
+    total = write_checkpoint(trainer.model.g, trainer.model.state_dict(), out)
     if tokenizer.exists():
         shutil.copy(tokenizer, out / "tokenizer.json")
     log = {
@@ -209,19 +269,25 @@ def main() -> None:
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--seconds", type=float, default=math.inf)
     parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--compile", choices=["dense", "sparse", "own"], help="fill the compiler's cache for a phase and stop")
     parser.add_argument("--start", type=Path, help="begin from an exported checkpoint instead of random weights")
+    parser.add_argument("--eager", action="store_true", help="don't compile, which takes minutes; for short runs")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="recipe fields, such as muon_lr=0.01")
     arguments = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = True
     changes = {key: type(getattr(Recipe(), key))(value) for key, value in (item.split("=") for item in arguments.set)}
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = choose_device()
     arguments.out.mkdir(parents=True, exist_ok=True)
+    compiled = device.type == "cuda" and not arguments.eager
     geometry = Geometry()
     if arguments.start:
         geometry = read_geometry(arguments.start)
-    trainer = Trainer(Recipe(**changes), geometry, arguments.work / "tokens.npz", device, compiled=device.type == "cuda")
+    trainer = Trainer(Recipe(**changes), geometry, arguments.work / "tokens.npz", device, compiled=compiled)
     if arguments.start:
-        trainer.model.load_state_dict(read_checkpoint(arguments.start).state_dict())
+        trainer.model.load_state_dict(read_checkpoint(arguments.start, device).state_dict())
+    if arguments.compile:
+        trainer.compile(arguments.compile)
+        return
     if arguments.resume:
         trainer.load(arguments.out / "state.pt")
     trainer.advance(arguments.steps, arguments.seconds, arguments.out / "state.pt")

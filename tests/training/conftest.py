@@ -62,3 +62,16 @@ def decoder(tiny: Geometry) -> Decoder:
             if not block.ffn.hashed:
                 block.ffn.bias.normal_(std=0.3)
     return model.eval()
+
+
+@pytest.fixture
+def token_file(tmp_path: Path) -> Path:
+    """A tokens.npz of periodic streams over the tiny vocabulary: easy to learn, different in each."""
+    import numpy as np
+
+    draw, path = np.random.default_rng(4), tmp_path / "tokens.npz"
+    names = ("main_en", "main_zh", "extra_en", "extra_zh", "heldout_en", "heldout_zh")
+    np.savez(
+        path, **{name: np.resize(draw.integers(2, 64, 5 + i), 400 + 40 * i).astype(np.uint16) for i, name in enumerate(names)}
+    )
+    return path

@@ -1,0 +1,93 @@
+"""Runs of a few steps on a tiny decoder: phases, saving and continuing, the mix of windows."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from training.batches import STREAMS, Windows  # noqa: E402
+from training.train import Recipe, Trainer  # noqa: E402
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from training.geometry import Geometry
+
+CPU = torch.device("cpu")
+RECIPE = Recipe(batch=4, length=16, muon_lr=0.02, warmup=2, own_rows=2, own_texts=4, own_every=2, dropout=0.0)
+
+
+@pytest.fixture
+def trainer(tiny: Geometry, token_file: Path):
+    def make(**changes: object) -> Trainer:
+        made = Trainer(dataclasses.replace(RECIPE, **changes), tiny, token_file, CPU, compiled=False)
+        made.own.prompt = (1, 3)
+        return made
+
+    return make
+
+
+def test_a_run_goes_through_every_phase_and_learns(trainer):
+    run = trainer()
+    run.advance(12, float("inf"), every=1)
+    assert run.step == 12
+    assert ["own_loops" in row for row in run.log] == [row["progress"] >= RECIPE.own_from for row in run.log]
+    assert [row["index"] == 0 for row in run.log] == [row["progress"] < RECIPE.quantised_from for row in run.log]
+    assert run.log[-1]["loss"] < run.log[0]["loss"] - 1
+
+
+def test_marks_of_own_rows_are_what_their_loss_counts(trainer):
+    run = trainer(quantised_from=0.0)
+    run.update(0.0)
+    rows, own = run.windows.next(4), torch.tensor([[1.0], [0], [0], [0]])
+    marks = torch.zeros(4, 16, dtype=torch.bool)
+    assert run._compute(rows, marks, own)["own"] == 0
+    marks[0, 3:9] = True
+    assert run._compute(rows, marks, own)["own"] > 0
+
+
+def test_a_continued_run_equals_one_that_never_stopped(trainer, tmp_path: Path):
+    whole, first, second = trainer(own_from=1.0), trainer(own_from=1.0), trainer(own_from=1.0)
+    whole.advance(8, float("inf"))
+    while first.step < 5:
+        first.update(first.step / 8)
+        first.step += 1
+    first.save(tmp_path / "state.pt")
+    second.load(tmp_path / "state.pt")
+    second.advance(8, float("inf"))
+    for a, b in zip(whole.model.state_dict().values(), second.model.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_the_weight_of_own_text_follows_its_loops(trainer):
+    run = trainer()
+    for share, grows in ((0.9, True), (0.0, False)):
+        run._refresh()
+        before = run._own_weight.item()
+        run.own.refresh = lambda share=share: setattr(run.own, "share", share)
+        run._refresh()
+        assert (run._own_weight.item() > before) == grows
+
+
+def test_an_epoch_reads_each_stream_as_often_as_asked(token_file: Path):
+    windows = Windows(token_file, 16, CPU, 1, (2, 1, 0.5, 0))
+    sizes = windows._sizes
+    starts = torch.from_numpy(windows._epoch())
+    counts = torch.bucketize(starts, torch.tensor(sizes).cumsum(0), right=True).bincount(minlength=4).tolist()
+    per_pass = [size // 16 for size in sizes]
+    assert len(counts) == len(STREAMS)
+    assert counts[3] == 0
+    for count, each, passes in zip(counts[:3], per_pass, (2, 1, 0.5), strict=False):
+        assert abs(count - passes * each) <= 3
+
+
+def test_windows_follow_a_saved_state(token_file: Path):
+    one, other = (Windows(token_file, 16, CPU, seed, (1, 1, 1, 1)) for seed in (1, 2))
+    one.next(10)
+    other.restore(one.state())
+    for _ in range(20):
+        assert torch.equal(one.next(7), other.next(7))
