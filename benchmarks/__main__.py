@@ -19,6 +19,7 @@ from typing import Any
 
 import kernels
 from benchmarks import ROOT, disk, machine
+from benchmarks.page import RESULTS, publish
 from benchmarks.plot import write_plots
 from benchmarks.projection import project
 from benchmarks.synthetic import write_zero_flash
@@ -137,7 +138,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--quick", action="store_true", help="few repetitions, to see that it works")
     parser.add_argument("--busy", action="store_true", help="measure on a machine that does other things; the results say so")
-    parser.add_argument("--out", type=Path, default=ROOT / "build" / "benchmarks" / "results", help="for results.json and plots")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=ROOT / "build" / "benchmarks" / "results",
+        help="for results.json and plots; docs/performance publishes them",
+    )
     parser.add_argument(
         "--scratch", type=Path, default=ROOT / "build" / "benchmarks", help="on the disk to measure; 4 GB for a while"
     )
@@ -165,6 +171,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     write_plots(results, options.out)
+    if options.out.resolve() == RESULTS.parent:
+        publish(results)
     print_tables(results)
     return 0
 

@@ -1,8 +1,9 @@
-"""The tables of one run, on standard output."""
+"""The tables of one run: on the terminal, and as Markdown for docs/performance.md."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from statistics import median
 
 from rich.console import Console
@@ -15,31 +16,28 @@ from benchmarks.projection import lines
 Line = Sequence[str]
 
 
-def print_tables(results: Results) -> None:
-    """Sections that were not measured are left out."""
-    console = Console(width=150, highlight=False)
+@dataclass(frozen=True)
+class Section:
+    title: str
+    columns: Line
+    rows: Sequence[Line]
+
+
+def heading(results: Results) -> str:
     machine = results["machine"]
     load = machine["load_average"][0]
-    console.print(f"{machine['cpu']}, {machine['cores']} cores, {machine['instruction_set']}, {machine['date']}, load {load}")
-    if not machine["idle"]:
-        console.print("[bold]The machine was busy: these figures say nothing.[/bold]")
-    sections = {
-        "limits": ("Limits, measured in this run", ("", "one thread", f"{max(figures.thread_counts(results))} threads"), _limits),
+    busy = "" if machine["idle"] else "; the machine was busy: these figures say nothing"
+    return f"{machine['cpu']}, {machine['cores']} cores, {machine['instruction_set']}, {machine['date']}, load {load}{busy}"
+
+
+def sections(results: Results) -> list[Section]:
+    """What was measured, in the order of the page."""
+    threads = f"{max(figures.thread_counts(results))} threads"
+    makers = {
+        "limits": ("Limits, measured in the same run", ("", "one thread", threads), _limits),
         "products": (
             "Matrix products at Flash shapes",
-            (
-                "kernels",
-                "weights",
-                "shape",
-                "rows",
-                "threads",
-                "from",
-                "GFMA/s",
-                "of peak",
-                "GB/s",
-                "of memory",
-                "freed order / ours",
-            ),
+            ("kernels", "weights", "shape", "rows", "threads", "from", "GFMA/s", "of peak", "GB/s", "of memory", "freed / ours"),
             _products,
         ),
         "decoding": (
@@ -48,25 +46,36 @@ def print_tables(results: Results) -> None:
             _decoding,
         ),
         "sweep": ("720 A orders of one fork, 8 tokens each", ("", "threads", "seconds", ""), _sweep),
-        "branches": ("Bytes a branch", ("", "fork", "with its tokens", "a copied state"), _branches),
+        "branches": ("Bytes a branch", ("", "after the fork", "with its tokens", "a copied state"), _branches),
         "full_geometry": ("One token at the full Flash geometry, sparse zeros", ("", ""), _full_geometry),
     }
-    for name, (title, columns, section) in sections.items():
-        if name in results:
-            _print(console, title, columns, section(results))
+    found = [Section(title, columns, list(rows(results))) for name, (title, columns, rows) in makers.items() if name in results]
     if "projection" in results:
         disks = next(iter(results["projection"]["ways"].values()))["hours"]
         columns = ("", "TB read", "hours computing", *(f"hours at {disk} GB/s" for disk in disks))
-        _print(console, "720 orders of 8 tokens on the real Flash, computed", columns, iter(lines(results["projection"])))
+        found.append(Section("720 orders of 8 tokens on the real Flash, computed", columns, lines(results["projection"])))
+    return found
 
 
-def _print(console: Console, title: str, columns: Line, rows: Iterator[Line]) -> None:
-    table = Table(title=title, title_justify="left")
-    for place, column in enumerate(columns):
-        table.add_column(column, justify="left" if place == 0 else "right")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
+def print_tables(results: Results) -> None:
+    console = Console(width=150, highlight=False)
+    console.print(heading(results))
+    for section in sections(results):
+        table = Table(title=section.title, title_justify="left")
+        for place, column in enumerate(section.columns):
+            table.add_column(column, justify="left" if place == 0 else "right")
+        for row in section.rows:
+            table.add_row(*row)
+        console.print(table)
+
+
+def markdown(results: Results) -> str:
+    parts = [heading(results)]
+    for section in sections(results):
+        marks = ["---", *["---:"] * (len(section.columns) - 1)]
+        table = [f"| {' | '.join(row)} |" for row in (section.columns, marks, *section.rows)]
+        parts.append("\n".join([f"### {section.title}", "", *table]))
+    return "\n\n".join(parts) + "\n"
 
 
 def _limits(results: Results) -> Iterator[Line]:
