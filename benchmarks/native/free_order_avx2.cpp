@@ -19,10 +19,11 @@ namespace {
 namespace free_avx2 {
 constexpr int kGroups = 1;  // groups of sixteen inputs in a tile: as many chains as the registers hold
 #include "ops/lanes_avx2.inc"
+#include "ops/weight_rows.inc"
 #include "free_order.inc"
 }  // namespace free_avx2
 }  // namespace
 }  // namespace kernels
 #pragma GCC pop_options
 
-bench::FreeLinear bench::free_linear_avx2() { return kernels::avx2_ops() != nullptr ? kernels::free_avx2::linear : nullptr; }
+bench::FreeLinear bench::free_linear_avx2() { return kernels::avx2_ops() != nullptr ? kernels::free_avx2::free_linear : nullptr; }

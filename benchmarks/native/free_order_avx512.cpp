@@ -19,10 +19,11 @@ namespace {
 namespace free_avx512 {
 constexpr int kGroups = 4;  // groups of sixteen inputs in a tile: as many chains as the registers hold
 #include "ops/lanes_avx512.inc"
+#include "ops/weight_rows.inc"
 #include "free_order.inc"
 }  // namespace free_avx512
 }  // namespace
 }  // namespace kernels
 #pragma GCC pop_options
 
-bench::FreeLinear bench::free_linear_avx512() { return kernels::avx512_ops() != nullptr ? kernels::free_avx512::linear : nullptr; }
+bench::FreeLinear bench::free_linear_avx512() { return kernels::avx512_ops() != nullptr ? kernels::free_avx512::free_linear : nullptr; }
