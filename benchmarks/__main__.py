@@ -33,10 +33,13 @@ PEERS = {"transformers": ("torch", "transformers"), "llama_cpp": ("llama_cpp", "
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run of the benchmarks is told. quick: fewer repetitions, to see that everything works."""
+    """What a run of the benchmarks is told. quick: fewer repetitions, to see that everything works. busy: the machine is, and
+    native programs count the time that they computed.
+    """
 
     threads: int
     quick: bool
+    busy: bool
     scratch: Path
     peers_python: str
 
@@ -66,14 +69,17 @@ def own(module: str, *arguments: str | Path, **environment: str) -> Any:
     return run_json([sys.executable, "-m", f"benchmarks.{module}", *arguments], **environment)
 
 
+def native(program: str, settings: Settings, *arguments: str) -> Any:
+    command = [NATIVE / program, "--threads", str(settings.threads), "--repetitions", str(settings.repetitions)]
+    return run_json([*command, "--cpu-clock", str(int(settings.busy)), *arguments])
+
+
 def limits(settings: Settings) -> Any:
-    command: list[object] = [NATIVE / "limits", "--threads", str(settings.threads), "--repetitions", str(settings.repetitions)]
-    return run_json(command)
+    return native("limits", settings)
 
 
 def products(settings: Settings) -> Any:
-    command: list[object] = [NATIVE / "products", "--threads", str(settings.threads), "--repetitions", str(settings.repetitions)]
-    return run_json([*command, "--quick", str(int(settings.quick))])
+    return native("products", settings, "--quick", str(int(settings.quick)))
 
 
 def disk_bandwidth(settings: Settings) -> Any:
@@ -161,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     results: dict[str, Any] = {"machine": machine.describe(), "quick": options.quick}
     subprocess.run(["make", "-s", "-C", ROOT / "benchmarks" / "native"], check=True)
-    settings = Settings(options.threads, options.quick, options.scratch, options.peers_python)
+    settings = Settings(options.threads, options.quick, options.busy, options.scratch, options.peers_python)
     for name, measure in MEASUREMENTS.items():
         if name in options.only or name == "limits":
             print(f"measuring {name}", file=sys.stderr, flush=True)

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <functional>
 #include <string>
 #include <thread>
@@ -19,17 +20,21 @@ inline int option(int argc, char** argv, const std::string& name, int fallback) 
   return fallback;
 }
 
-inline double now() {
+// Set, time is what this process computed, a thread's share of it: rough figures from a machine that does other things too.
+inline bool cpu_clock = false;
+
+inline double now(int threads = 1) {
+  if (cpu_clock) return static_cast<double>(std::clock()) / CLOCKS_PER_SEC / threads;
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 // Seconds of each of `repetitions` runs of body, after one that is not counted.
-inline std::vector<double> time_repeated(int repetitions, const std::function<void()>& body) {
+inline std::vector<double> time_repeated(int repetitions, int threads, const std::function<void()>& body) {
   std::vector<double> seconds;
   for (int i = 0; i <= repetitions; ++i) {
-    const double start = now();
+    const double start = now(threads);
     body();
-    if (i > 0) seconds.push_back(now() - start);
+    if (i > 0) seconds.push_back(now(threads) - start);
   }
   return seconds;
 }

@@ -1,6 +1,6 @@
 // What the machine could do: fused multiply-adds a second in FP32 lanes of each instruction set, and bytes read a second from memory.
 //
-//   limits --threads N --repetitions R --megabytes M
+//   limits --threads N --repetitions R --megabytes M [--cpu-clock 1]
 //
 // prints, for one thread and for N, {"fma": [{isa, threads, gfma: [..]}], "memory": [{threads, gb: [..]}]}; gfma counts 1e9 lane FMAs a
 // second, gb 1e9 bytes a second.
@@ -59,6 +59,7 @@ std::uint64_t read_all(const std::uint64_t* data, std::size_t count) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  bench::cpu_clock = bench::option(argc, argv, "cpu-clock", 0) != 0;
   const int most = bench::option(argc, argv, "threads", 1), repetitions = bench::option(argc, argv, "repetitions", 7);
   const std::size_t bytes = static_cast<std::size_t>(bench::option(argc, argv, "megabytes", 1024)) << 20;
   const Kind kinds[] = {{"avx2", 8, fma_avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")},
@@ -68,7 +69,7 @@ int main(int argc, char** argv) {
   for (const Kind& kind : kinds) {
     if (!kind.present) continue;
     for (int threads = 1; threads <= most; threads = threads < most ? most : most + 1) {
-      const auto seconds = bench::time_repeated(repetitions, [&] { bench::run_together(threads, [&](int) { kind.run(); }); });
+      const auto seconds = bench::time_repeated(repetitions, threads, [&] { bench::run_together(threads, [&](int) { kind.run(); }); });
       std::printf("%s{\"isa\": \"%s\", \"threads\": %d, \"gfma\": ", between, kind.isa, threads);
       bench::print_rates(1e-9 * kind.lanes * kChains * static_cast<double>(kSteps) * threads, seconds);
       std::printf("}");
@@ -83,7 +84,7 @@ int main(int argc, char** argv) {
     std::atomic<std::uint64_t> total{0};
     const std::size_t part = bytes / 8 / static_cast<std::size_t>(threads);
     const auto seconds = bench::time_repeated(
-        repetitions, [&] { bench::run_together(threads, [&](int t) { total += read_all(data.get() + static_cast<std::size_t>(t) * part, part); }); });
+        repetitions, threads, [&] { bench::run_together(threads, [&](int t) { total += read_all(data.get() + static_cast<std::size_t>(t) * part, part); }); });
     sink = static_cast<float>(total);
     std::printf("%s{\"threads\": %d, \"gb\": ", between, threads);
     bench::print_rates(1e-9 * 8.0 * static_cast<double>(part) * threads, seconds);

@@ -1,6 +1,6 @@
 // Matrix products at given shapes through the table of each instruction set, as the decoder calls them: output rows split over threads.
 //
-//   products --threads N --repetitions R [--quick 1]
+//   products --threads N --repetitions R [--quick 1] [--cpu-clock 1]
 //
 // prints a JSON array of {isa, order, format, rows, cols, batch, threads, place, bytes, gfma: [..]}. order "fixed" is the product's, "freed"
 // the same product without invariance (free_order.h), whose results must be close to the product's. place "cache": one matrix again and
@@ -131,6 +131,7 @@ void require_close(const std::vector<float>& found, const std::vector<float>& ex
 }  // namespace
 
 int main(int argc, char** argv) {
+  bench::cpu_clock = bench::option(argc, argv, "cpu-clock", 0) != 0;
   const int most = bench::option(argc, argv, "threads", 1), repetitions = bench::option(argc, argv, "repetitions", 7);
   const double least = bench::option(argc, argv, "quick", 0) ? 0.02 : 0.1;  // seconds a sample
   const char* between = "[";
@@ -156,10 +157,10 @@ int main(int argc, char** argv) {
               run(pool, way, weights[next]->matrix, in);
               if (memory) next = (next + 1) % weights.size();
             };
-            const double start = bench::now();
+            const double start = bench::now(threads);
             once();
-            const int count = std::max(1, static_cast<int>(least / (bench::now() - start)));
-            const auto seconds = bench::time_repeated(scalar ? 1 : repetitions, [&] {
+            const int count = std::max(1, static_cast<int>(least / (bench::now(threads) - start)));
+            const auto seconds = bench::time_repeated(scalar ? 1 : repetitions, threads, [&] {
               for (int i = 0; i < count; ++i) once();
             });
             std::printf("%s\n {\"isa\": \"%s\", \"order\": \"%s\", \"format\": \"%s\", \"rows\": %d, \"cols\": %d, \"batch\": %d, \"threads\": %d, "
