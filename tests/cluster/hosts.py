@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -55,7 +56,8 @@ class Hosts:
 
     def __init__(self, count: int = 3, cpus: int = 2) -> None:
         self.count, self.cpus = count, cpus
-        self._tag = f"r{os.getpid() % 100_000}"
+        _sweep()
+        self._tag = f"rh{os.getpid()}"
         self._net = f"10.77.{os.getpid() % 250}"
         self._bridge = f"{self._tag}b"
         self._directory = Path(tempfile.mkdtemp(prefix="rh", dir="/tmp"))  # short, as socket names have 107 characters
@@ -172,30 +174,23 @@ class Hosts:
         ip("link", "set", self._link(host), "up")
 
     def pids(self, host: int) -> list[int]:
-        listed = subprocess.run(["ip", "netns", "pids", self._namespace(host)], capture_output=True, text=True, check=False)
-        return [int(pid) for pid in listed.stdout.split()]
+        return _pids(self._namespace(host))
 
     def kill(self, *hosts: int) -> None:
         """Kill every process on these hosts at once, as a power cut would."""
         for host in hosts:
-            while pids := self.pids(host):
-                for pid in pids:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-                for process in self._started:
-                    process.poll()
-                time.sleep(0.05)
+            _kill(self._namespace(host))
+        for process in self._started:
+            process.poll()
 
     def logs(self) -> Sequence[Path]:
         """Everything that Ray wrote on any host."""
         return [path for path in self._directory.rglob("*") if path.is_file() and path != self.token and not path.is_symlink()]
 
     def close(self) -> None:
-        self.kill(*range(self.count))
-        for host in range(self.count):
-            subprocess.run(["ip", "netns", "del", self._namespace(host)], check=False)
-            subprocess.run(["ip", "link", "del", self._link(host)], check=False, capture_output=True)
-        subprocess.run(["ip", "link", "del", self._bridge], check=False)
+        for process in self._started:
+            process.poll()
+        _remove(self._tag)
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _namespace(self, host: int) -> str:
@@ -203,3 +198,39 @@ class Hosts:
 
     def _link(self, host: int) -> str:
         return f"{self._tag}v{host}"
+
+
+def _pids(namespace: str) -> list[int]:
+    listed = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True, check=False)
+    return [int(pid) for pid in listed.stdout.split()]
+
+
+def _kill(namespace: str) -> None:
+    while pids := _pids(namespace):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def _remove(tag: str) -> None:
+    """Take away all hosts of a tag, with their processes and links."""
+    for namespace in _namespaces():
+        if namespace.startswith(f"{tag}h"):
+            _kill(namespace)
+            subprocess.run(["ip", "netns", "del", namespace], check=False)
+    for link in Path("/sys/class/net").glob(f"{tag}[bv]*"):
+        subprocess.run(["ip", "link", "del", link.name], check=False, capture_output=True)
+
+
+def _sweep() -> None:
+    """Take away the hosts of processes that were killed before they could."""
+    for namespace in _namespaces():
+        owner = re.fullmatch(r"(rh(\d+))h\d+", namespace)
+        if owner and not Path(f"/proc/{owner[2]}").exists():
+            _remove(owner[1])
+
+
+def _namespaces() -> list[str]:
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
+    return [line.split()[0] for line in listed.stdout.splitlines() if line]
