@@ -29,7 +29,7 @@ class WorkerActor:
         self._neighbours = neighbours
         self._worker: Worker | None = None
 
-    def ready(self) -> tuple[WorkerReport, str] | RunnerError:
+    def ready(self, *, with_content: bool = False) -> tuple[WorkerReport, str] | RunnerError:
         """Open everything; the report and the ID of the Ray node, or why it cannot be opened."""
         bind(self._spec.threads)
         try:
@@ -39,7 +39,7 @@ class WorkerActor:
         memory = self._memory_bytes or fair_share(self._neighbours)
         if memory is not None:
             limit_memory(memory)
-        return self._worker.report(), ray.get_runtime_context().get_node_id()
+        return self._worker.report(with_content=with_content), ray.get_runtime_context().get_node_id()
 
     def alive(self) -> None:
         """Answers; a lease is handed over only after that, so that it is not blamed for a death before it."""

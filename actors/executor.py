@@ -27,7 +27,8 @@ class WorkerSpec:
 class WorkerReport:
     """What a worker says of itself before it gets work. Equal build and checkpoint identity are required of a fleet.
 
-    environment: the rest of study A.2, by name: operating system, CPU, cores it may use, memory.
+    environment: the rest of study A.2, by name: operating system, CPU, cores it may use, memory. checkpoint_content: digest of
+    the checkpoint's files, where it was asked for and is affordable (actors.content).
     """
 
     worker: str
@@ -41,6 +42,7 @@ class WorkerReport:
     versions: dict[str, str]
     threads: int
     environment: dict[str, str] = field(default_factory=dict)
+    checkpoint_content: str | None = None
 
 
 @dataclass(frozen=True)

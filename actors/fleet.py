@@ -1,5 +1,6 @@
 """Admission: workers whose results are to be compared must run the same arithmetic on the same weights.
 
+Weights are compared by headers and lengths, and by their digest where reports have it, which is where it is affordable.
 CPU features and instruction sets may differ, since they change no bit (docs/determinism.md); package versions are reported only.
 """
 
@@ -21,13 +22,14 @@ def admit(reports: Sequence[WorkerReport]) -> None:
     build = _difference(reports, lambda report: report.build_id)
     if build:
         raise ConformanceFinding(f"kernel builds differ: {build[0]}, {build[1]}; install the same build on every host")
-    for what, identity in (
-        ("checkpoint", lambda report: report.checkpoint_identity),
-        ("tokenizer", lambda report: report.tokenizer_identity),
+    for what, key, value in (
+        ("checkpoint", "identity", lambda report: report.checkpoint_identity),
+        ("checkpoint", "content", lambda report: report.checkpoint_content),
+        ("tokenizer", "identity", lambda report: report.tokenizer_identity),
     ):
-        difference = _difference(reports, identity)
+        difference = _difference(reports, value)
         if difference:
-            raise InvalidInput(what, "identity", *difference)
+            raise InvalidInput(what, key, *difference)
 
 
 def require_recorded(report: WorkerReport, *, build_id: str, checkpoint_identity: str, tokenizer_identity: str) -> None:
@@ -44,12 +46,13 @@ def require_recorded(report: WorkerReport, *, build_id: str, checkpoint_identity
             raise InvalidInput(f"{report.worker} on {report.host}", what, found, f"{recorded}, which the run was started with")
 
 
-def _difference(reports: Sequence[WorkerReport], value: Callable[[WorkerReport], str]) -> tuple[str, str] | None:
-    """(who differs and what they have, what the others have), or None when all agree."""
+def _difference(all_reports: Sequence[WorkerReport], value: Callable[[WorkerReport], str | None]) -> tuple[str, str] | None:
+    """(who differs and what they have, what the others have), or None when all agree that say something."""
+    reports = [report for report in all_reports if value(report) is not None]
     counts = Counter(value(report) for report in reports)
     if len(counts) <= 1:
         return None
     usual = counts.most_common(1)[0][0]  # the first seen of equals
-    odd = [f"{report.worker} on {report.host} has {value(report)[:12]}" for report in reports if value(report) != usual]
+    odd = [f"{report.worker} on {report.host} has {str(value(report))[:12]}" for report in reports if value(report) != usual]
     same = [f"{report.worker} on {report.host}" for report in reports if value(report) == usual]
-    return ", ".join(odd), f"{usual[:12]} as {', '.join(same)}"
+    return ", ".join(odd), f"{str(usual)[:12]} as {', '.join(same)}"

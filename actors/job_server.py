@@ -65,10 +65,16 @@ class JobServer:
         self.address = address
         parts = urlsplit(address)
         try:
-            port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+            port = parts.port or (443 if parts.scheme == "https" else 80)
         except ValueError:
             port = 0
-        if not (parts.hostname and port) or parts.query or parts.fragment or "@" in parts.netloc:
+        if (
+            parts.scheme not in ("http", "https")
+            or not (parts.hostname and port)
+            or parts.query
+            or parts.fragment
+            or "@" in parts.netloc
+        ):
             raise InvalidInput("cluster address", "", repr(address), "http://HOST:PORT of the head's dashboard")
         require_listener(f"{parts.hostname}:{port}")
         quieten()
@@ -100,7 +106,7 @@ class JobServer:
         while True:
             try:
                 ended = self.end(submission) is not None  # before the log, which is whole then
-                output = self.output(submission)
+                output = self.output(submission, ended=ended)
                 reached = time.monotonic()
             except ClusterUnreachable:
                 if time.monotonic() - reached > LOST_SECONDS:
@@ -120,12 +126,12 @@ class JobServer:
             return None
         return JobEnd(info.status.value, info.driver_exit_code, (info.message or "").strip().partition("\n")[0])
 
-    def output(self, submission: str) -> str:
-        """What the command has written so far, or what Ray has to say of a command that could not be run."""
+    def output(self, submission: str, *, ended: bool = True) -> str:
+        """What the command has written so far; of a job that has ended without it being run, what Ray says of that."""
         with self._answers():
             log = self._client.get_job_logs(submission)
         before, begun, output = log.partition("Running entrypoint for job ")
-        return output.partition("\n")[2] if begun else before
+        return output.partition("\n")[2] if begun else before if ended else ""
 
     def submissions(self) -> list[Submission]:
         """Jobs that the cluster knows, oldest first."""
@@ -166,9 +172,10 @@ class _Client(JobSubmissionClient):
 
 def _entrypoint(command: Sequence[str]) -> str:
     """-P keeps the working directory out of the import path."""
-    has_package = "import importlib.util, sys; sys.exit(importlib.util.find_spec('runner') is None)"
     told = 'echo "runner: host $(hostname): the package is not installed for $(command -v python3 || echo python3)"'
-    return f'python3 -P -c "{has_package}" || {{ {told}; exit 2; }}; exec python3 -P -m runner {shlex.join(command)}'
+    return (
+        f'python3 -P -c "import runner.cli" 2>/dev/null || {{ {told}; exit 2; }}; exec python3 -P -m runner {shlex.join(command)}'
+    )
 
 
 @contextlib.contextmanager

@@ -102,6 +102,7 @@ class RayPool:
         self._nobody_since = 0.0
         self._neighbours = 1  # most workers on one host
         self._next_growth = 0.0
+        self._surveyed: Sequence[WorkerReport] = ()
 
     def start(self) -> None:
         """Wait for all workers, at most `start_timeout`, and GATHER_SECONDS once one is ready; others join as they come."""
@@ -116,7 +117,7 @@ class RayPool:
         self._nobody_since = time.monotonic()
         try:
             if settings.address is not None:
-                survey(self._cluster, self._spec, _actor_environment(threads))
+                self._surveyed = survey(self._cluster, self._spec, _actor_environment(threads))
                 count = max(1, self._room())
             self._count_neighbours(count)
             self._slots = [_Slot(index) for index in range(count)]
@@ -215,7 +216,8 @@ class RayPool:
             )
             .remote(self._spec, slot.name, self._settings.memory_bytes, self._neighbours)
         )
-        slot.call = slot.actor.ready.remote()
+        # A host that joined after the survey: what the survey would have asked it.
+        slot.call = slot.actor.ready.remote(with_content=bool(self._surveyed) and self._started)
 
     def _collect(self, timeout: float) -> None:
         """Take in every answer that is there, waiting for the first until `timeout`, a deadline or the end of patience."""
@@ -294,7 +296,7 @@ class RayPool:
     def _opened(self, slot: _Slot, report: WorkerReport, node: str) -> None:
         if self._started:
             try:
-                admit([*self.workers(), report])
+                admit([*self._surveyed, *self.workers(), report])
             except RunnerError as error:
                 self._start_failed(slot, error)
                 return

@@ -16,6 +16,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from actors.cluster import Cluster, Host
 from actors.executor import WorkerReport, WorkerSpec
 from actors.fleet import admit
+from actors.worker import Worker
 from schemas.errors import InvalidInput, RunnerError
 
 SURVEY_SECONDS = 60.0
@@ -23,7 +24,7 @@ SURVEY_SECONDS = 60.0
 
 
 def survey(cluster: Cluster, spec: WorkerSpec, environment: Mapping[str, str]) -> list[WorkerReport]:
-    """Reports of all hosts that may get workers, each named by its address.
+    """Reports of all hosts that may get workers, each named by its address, and of this process.
 
     Raises InvalidInput for a host without the package or with a checkpoint that cannot be used, for checkpoints that differ, and
     where no host has the CPUs that a worker's threads need; ConformanceFinding for kernels that differ.
@@ -36,7 +37,7 @@ def survey(cluster: Cluster, spec: WorkerSpec, environment: Mapping[str, str]) -
             "execution.threads", "", str(spec.threads), f"1..{most}: the largest of {len(hosts)} hosts has {most} CPUs"
         )
     calls = {_ask(host, spec, environment): host for host in large}
-    reports = []
+    reports = [Worker(spec, "driver").report(with_content=True)]  # what its run was started with
     answered, _ = ray.wait(list(calls), num_returns=len(calls), timeout=SURVEY_SECONDS) if calls else ([], [])
     for call in sorted(answered, key=lambda call: calls[call].address):
         try:
@@ -77,7 +78,7 @@ def _look(checkpoint: str, numerics: Any, threads: int, name: str) -> object:
 
         return f"{error} for {sys.executable}"
     try:
-        return Worker(WorkerSpec(checkpoint, numerics, threads), name).report()
+        return Worker(WorkerSpec(checkpoint, numerics, threads), name).report(with_content=True)
     except RunnerError as error:
         return error
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import kernels
+from actors.content import content_of
 from actors.environment import environment
 from actors.executor import Done, Execute, Failed, FailureKind, Session, WorkerReport, WorkerSpec
 from actors.tokenizer import CheckpointTokenizer
@@ -53,7 +54,8 @@ class Worker:
         decoder = kernels.Decoder(checkpoint, threads=spec.threads, numerics=spec.numerics)
         self.session = Session(checkpoint, decoder, self._tokenizer)
 
-    def report(self) -> WorkerReport:
+    def report(self, *, with_content: bool = False) -> WorkerReport:
+        """What it has; with the digest of the weights only if asked for, as they are read for it."""
         return WorkerReport(
             worker=self.name,
             host=platform.node(),
@@ -66,6 +68,7 @@ class Worker:
             versions={"python": platform.python_version()} | _package_versions(),
             threads=self.session.decoder.threads,
             environment=environment(),
+            checkpoint_content=content_of(self.session.checkpoint) if with_content else None,
         )
 
     def run(self, execute: Execute, lease: Lease) -> Outcome:

@@ -19,16 +19,19 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import yaml
+
 GCS_PORT = 6379
 DASHBOARD_PORT = 8265
 
-HEALTH = {
-    # As in cluster.yaml.
-    "RAY_health_check_initial_delay_ms": "5000",
-    "RAY_health_check_period_ms": "1000",
-    "RAY_health_check_timeout_ms": "5000",
-    "RAY_health_check_failure_threshold": "5",
-}
+LAUNCHER = Path(__file__).parents[2] / "cluster.yaml"
+
+
+def health_settings() -> dict[str, str]:
+    """How a head started by `ray up cluster.yaml` watches its nodes: environment variables."""
+    commands = " ".join(yaml.safe_load(LAUNCHER.read_text())["head_start_ray_commands"])
+    return dict(re.findall(r"(RAY_health_check_\w+)=(\d+)", commands))
+
 
 PATIENCE_SECONDS = 60.0
 
@@ -63,7 +66,7 @@ class Hosts:
         self._directory = Path(tempfile.mkdtemp(prefix="rh", dir="/tmp"))  # short, as socket names have 107 characters
         self._started: list[subprocess.Popen[bytes]] = []
         self._starts = 0
-        self._mounts: dict[int, list[tuple[Path, Path]]] = {}
+        self._folders: dict[int, Mapping[Path, Path]] = {}
         self.token = self._directory / "token"
         self.token.touch(mode=0o600)
         self.token.write_text(secrets.token_hex(32))
@@ -100,9 +103,9 @@ class Hosts:
     def address(self, host: int) -> str:
         return f"{self._net}.{10 + host}"
 
-    def hide(self, host: int, path: Path, behind: Path) -> None:
-        """From its next start on, a host sees the directory `behind` where others see the directory `path`."""
-        self._mounts.setdefault(host, []).append((behind, path))
+    def show(self, host: int, folders: Mapping[Path, Path]) -> None:
+        """From its next start on, a host sees other folders in the place of those that are the keys."""
+        self._folders[host] = folders
 
     def start(self, *hosts: int) -> None:
         """Start Ray on these hosts, the head first, and wait until each says that it runs."""
@@ -121,7 +124,7 @@ class Hosts:
             else:
                 options += [f"--address={self.address(0)}:{GCS_PORT}"]
             log = self._directory / f"start{self._starts}.log"
-            script = [f"hostname host{host}", *(f"mount --bind '{a}' '{b}'" for a, b in self._mounts.get(host, ()))]
+            script = [f"hostname host{host}", *(f"mount --bind '{a}' '{b}'" for b, a in self._folders.get(host, {}).items())]
             script.append('exec "$0" "$@"')
             command = [
                 "unshare",
@@ -136,7 +139,7 @@ class Hosts:
                 *options,
             ]
             with log.open("wb") as output:
-                self._started.append(self.popen(host, *command, environment=HEALTH, stdout=output))
+                self._started.append(self.popen(host, *command, environment=health_settings(), stdout=output))
             end = time.monotonic() + PATIENCE_SECONDS
             while "Ray runtime started" not in log.read_text():
                 if time.monotonic() > end or self._started[-1].poll() is not None:

@@ -1,0 +1,68 @@
+"""What travels to a cluster, and what comes back."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from actors.job_server import JobEnd
+from runner.preflight import prepare
+from runner.remote import _pack, exit_code, is_head, said_as_json, there
+from schemas.errors import ClusterUnreachable, InvalidInput
+from schemas.job_file import load_job
+
+JOBS = Path(__file__).parents[2] / "jobs"
+
+
+@pytest.mark.parametrize("path", sorted(JOBS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_shipped_job_travels_as_two_files_and_means_the_same(path: Path, tmp_path: Path) -> None:
+    job_file = load_job(path, ["execution.threads=2"])
+    _pack(job_file, tmp_path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["catalog.tsv", "job.yaml"]
+    arrived = load_job(tmp_path / "job.yaml")
+    assert arrived.job.model_copy(update={"catalog": job_file.job.catalog}) == job_file.job
+    assert arrived.catalog.read_bytes() == job_file.catalog.read_bytes()
+    assert prepare(arrived).experiment.job.execution.threads == 2
+
+
+def test_a_checkpoint_beside_the_job_file_does_not_travel(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="checkpoint: found checkpoints/mine, allowed: builtin, or an absolute path"):
+        _pack(load_job(JOBS / "breadth.yaml", ["checkpoint=checkpoints/mine"]), tmp_path)
+    _pack(load_job(JOBS / "breadth.yaml", ["checkpoint=/data/checkpoint"]), tmp_path)
+
+
+def test_a_catalog_with_other_counts_is_refused_here(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="composition"):
+        _pack(load_job(JOBS / "breadth.yaml", ["composition.languages={en: 49, zh: 1}"]), tmp_path)
+
+
+def test_addresses_of_heads() -> None:
+    assert is_head("http://head:8265")
+    assert is_head("https://head")
+    assert not any(is_head(address) for address in (None, "auto", "inline", "head:6379", "ray://head:10001"))
+
+
+def test_a_place_must_be_the_same_everywhere() -> None:
+    assert there(Path("/shared/runs/breadth")) == "/shared/runs/breadth"
+    for place in (None, PurePosixPath("runs/breadth")):
+        with pytest.raises(InvalidInput, match="allowed: an absolute path"):
+            there(place)
+
+
+def test_a_drivers_exit_code_is_what_its_job_ends_with() -> None:
+    assert exit_code(JobEnd("SUCCEEDED", 0, ""), "/r") == 0
+    assert exit_code(JobEnd("FAILED", 3, "Job entrypoint command failed"), "/r") == 3
+    assert exit_code(JobEnd("STOPPED", None, ""), "/r") == 130
+    with pytest.raises(ClusterUnreachable, match="The actor died; `runner resume /r` goes on"):
+        exit_code(JobEnd("FAILED", None, "The actor died"), "/r")
+
+
+@pytest.mark.parametrize("output", ['{"a": [1]}', 'runner: hint\n{\n "a": [\n  1\n ]\n}\n', '{"b": 2}\nwarning {\n{"a": [1]}\n'])
+def test_the_value_at_the_end_of_an_output(output: str) -> None:
+    assert said_as_json(output) == {"a": [1]}
+
+
+def test_an_output_without_a_value() -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        said_as_json("Segmentation fault\n")
