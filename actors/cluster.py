@@ -23,8 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import grpc
 import ray
 import ray._private.worker
+from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
+from ray._private.authentication.grpc_authentication_client_interceptor import _get_authentication_metadata_tuple
 
 from actors.watchdog import Watchdog
 from schemas.errors import ClusterUnreachable, InvalidInput
@@ -36,6 +39,8 @@ EXIT_SECONDS = 10.0
 """Ray's processes end within about two seconds of a shutdown; after this long they are killed."""
 
 CONNECT_SECONDS = 10.0
+
+TOKEN_PLACES = "RAY_AUTH_TOKEN, the file named by RAY_AUTH_TOKEN_PATH, or ~/.ray/auth_token"
 
 _DIRECTORY_PREFIX = "rn-"
 _LOCK = "driver.lock"
@@ -107,6 +112,7 @@ class Cluster:
         target = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
         if target != "auto":
             require_listener(target)
+            _require_token(target)
         quieten()
         try:
             _init(address=address)
@@ -195,6 +201,22 @@ def require_listener(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
     except OSError as error:
         raise ClusterUnreachable(f"nothing answers at {address}: {error.strerror or error}") from None
+
+
+def _require_token(address: str) -> None:
+    """Raise ClusterUnreachable unless the cluster at HOST:PORT takes the token of this process.
+
+    Ray itself says only that it failed to connect, after twenty seconds of complaints on stderr.
+    """
+    maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+    with grpc.insecure_channel(address) as channel:
+        ask = channel.unary_unary("/ray.rpc.NodeInfoGcsService/GetClusterId")
+        try:
+            ask(b"", metadata=_get_authentication_metadata_tuple(), timeout=CONNECT_SECONDS)
+        except grpc.RpcError as error:
+            if error.code() == grpc.StatusCode.UNAUTHENTICATED:
+                raise ClusterUnreachable(f"{address} wants its token, not the one found: {TOKEN_PLACES}") from None
+            raise ClusterUnreachable(f"no Ray cluster at {address}: {error.details()}") from None
 
 
 def quieten() -> None:

@@ -20,7 +20,7 @@ from ray._private.authentication.authentication_token_setup import maybe_enable_
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobStatus, JobSubmissionClient
 
-from actors.cluster import quieten, require_listener
+from actors.cluster import TOKEN_PLACES, quieten, require_listener
 from schemas.errors import ClusterUnreachable, InvalidInput
 
 REQUEST_SECONDS = 30.0
@@ -35,8 +35,6 @@ LOST_SECONDS = 60.0
 STOP_SECONDS = 60
 """What `ray job stop` gives a driver to finish what is in flight; Ray's default is 3."""
 
-TOKEN_PLACES = "RAY_AUTH_TOKEN, the file named by RAY_AUTH_TOKEN_PATH, or ~/.ray/auth_token"
-
 
 @dataclass(frozen=True)
 class JobEnd:
@@ -49,12 +47,13 @@ class JobEnd:
 
 @dataclass(frozen=True)
 class Submission:
-    """A job that the cluster knows. started: milliseconds since 1970."""
+    """A job that the cluster knows. started: milliseconds since 1970. code: of its command, None where it has none."""
 
     name: str
     metadata: Mapping[str, str]
     started: int
     ended: bool
+    code: int | None
 
 
 class JobServer:
@@ -138,7 +137,7 @@ class JobServer:
         with self._answers():
             jobs = self._client.list_jobs()
         found = [
-            Submission(job.submission_id, job.metadata or {}, job.start_time or 0, job.status.is_terminal())
+            Submission(job.submission_id, job.metadata or {}, job.start_time or 0, job.status.is_terminal(), job.driver_exit_code)
             for job in jobs
             if job.submission_id
         ]
@@ -155,7 +154,7 @@ class JobServer:
         try:
             yield
         except AuthenticationError as error:
-            has = "none was found" if "required" in str(error) or "cannot be opened" in str(error) else "not the cluster's"
+            has = "none was found" if "required" in str(error) or "cannot be opened" in str(error) else "not the one found"
             raise ClusterUnreachable(f"{self.address} wants its token, {has}: {TOKEN_PLACES}") from None
         except requests.RequestException as error:
             raise ClusterUnreachable(f"no answer from {self.address}: {_first_line(error)}") from None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from schemas.catalog import check_composition, load_catalog
-from schemas.errors import ClusterUnreachable, InvalidInput
+from schemas.errors import ClusterUnreachable, InvalidInput, RunBusy
 from schemas.job_file import BUILTIN, JobFile
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Head:
         self._start(command, HELPER, root, command[0])
 
     def driver_of(self, root: str) -> Submission:
-        """The latest submission for the run. Raises InvalidInput when the cluster knows none."""
+        """The submission that has the run, or had it last. Raises InvalidInput when the cluster knows none."""
         known = [one for one in self.server.submissions() if one.metadata.get("runner") == DRIVER]
         ours = [one for one in known if root in (one.metadata.get("run"), one.name)]
         if not ours:
@@ -66,7 +66,7 @@ class Head:
             raise InvalidInput(
                 root, "", f"no run that was submitted to {self.server.address}", f"one of {', '.join(runs) or 'none'}"
             )
-        return ours[-1]
+        return max(ours, key=lambda one: (not one.ended, one.code != RunBusy.exit_code, one.started))
 
     def conclude(self, submission: str, root: str) -> int:
         """Exit code of a driver that has ended. Raises ClusterUnreachable when it ended because its host or the cluster did."""

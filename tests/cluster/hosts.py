@@ -65,6 +65,7 @@ class Hosts:
         self._bridge = f"{self._tag}b"
         self._directory = Path(tempfile.mkdtemp(prefix="rh", dir="/tmp"))  # short, as socket names have 107 characters
         self._started: list[subprocess.Popen[bytes]] = []
+        self._shells: dict[int, subprocess.Popen[bytes]] = {}
         self._starts = 0
         self._folders: dict[int, Mapping[Path, Path]] = {}
         self.token = self._directory / "token"
@@ -126,20 +127,19 @@ class Hosts:
             log = self._directory / f"start{self._starts}.log"
             script = [f"hostname host{host}", *(f"mount --bind '{a}' '{b}'" for b, a in self._folders.get(host, {}).items())]
             script.append('exec "$0" "$@"')
-            command = [
-                "unshare",
-                "--uts",
-                "sh",
-                "-ec",
-                "\n".join(script),
-                sys.executable,
-                "-m",
-                "ray.scripts.scripts",
-                "start",
-                *options,
-            ]
+            # Ray looks for a machine's raylets among its processes, and would take those of other hosts for its own.
+            own = ["unshare", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child"]
+            ray = [sys.executable, "-m", "ray.scripts.scripts", "start", *options]
             with log.open("wb") as output:
-                self._started.append(self.popen(host, *command, environment=health_settings(), stdout=output))
+                shell = subprocess.Popen(
+                    ["ip", "netns", "exec", self._namespace(host), *own, "sh", "-ec", "\n".join(script), *ray],
+                    env=self.environment | health_settings(),
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            self._shells[host] = shell
+            self._started.append(shell)
             end = time.monotonic() + PATIENCE_SECONDS
             while "Ray runtime started" not in log.read_text():
                 if time.monotonic() > end or self._started[-1].poll() is not None:
@@ -149,8 +149,8 @@ class Hosts:
     def popen(
         self, host: int | None, *command: str, environment: Mapping[str, str] | None = None, stdout: object = subprocess.PIPE
     ) -> subprocess.Popen[bytes]:
-        """A process on a host, or beside them for None, in a session of its own."""
-        prefix = [] if host is None else ["ip", "netns", "exec", self._namespace(host)]
+        """A process on a host on which Ray was started, or beside them for None, in a session of its own."""
+        prefix = [] if host is None else ["nsenter", f"--target={self._first(host)}", "--net", "--mount", "--pid", "--uts"]
         return subprocess.Popen(
             [*prefix, *command],
             env=self.environment | dict(environment or {}),
@@ -169,6 +169,11 @@ class Hosts:
         finally:
             process.kill()
         return process.returncode, output.decode()
+
+    def _first(self, host: int) -> int:
+        """The process that is the first one of a host's own."""
+        shell = self._shells[host].pid
+        return int(Path(f"/proc/{shell}/task/{shell}/children").read_text().split()[0])
 
     def cut(self, host: int) -> None:
         ip("link", "set", self._link(host), "down")

@@ -125,7 +125,7 @@ def test_a_node_of_the_cluster_joins_by_itself(cluster: Hosts, job: Path) -> Non
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
-        ({"RAY_AUTH_TOKEN": "0" * 64}, "wants its token, not the cluster's"),
+        ({"RAY_AUTH_TOKEN": "0" * 64}, "wants its token, not the one found"),
         ({"RAY_AUTH_TOKEN_PATH": "/nonexistent"}, "wants its token, none was found"),
     ],
 )
@@ -140,7 +140,7 @@ def test_a_wrong_token_of_a_node_is_one_line(cluster: Hosts, job: Path) -> None:
     code, output = cluster.run(1, *command, environment={"RAY_AUTH_TOKEN": "0" * 64})
     lines = [line for line in output.splitlines() if not line.startswith("stage ")]
     assert (code, len(lines)) == (75, 1), output
-    assert "token" in lines[0]
+    assert f"{cluster.address(0)}:6379 wants its token, not the one found" in lines[0]
 
 
 def test_the_token_is_nowhere_to_be_read(cluster: Hosts, job: Path) -> None:

@@ -297,6 +297,12 @@ def test_doctor_says_what_a_checkpoint_is(run: Command) -> None:
     assert found["checkpoint"]["identity"] in run("doctor").out
 
 
+def test_doctor_reads_the_weights_on_demand(run: Command) -> None:
+    digest = kernels.Checkpoint.open(kernels.builtin_checkpoint()).content_digest()
+    assert run("doctor", "--content", "--json").json["checkpoint"]["content"] == digest
+    assert digest not in run("doctor").out
+
+
 def test_doctor_names_the_fault_of_what_is_no_checkpoint(run: Command) -> None:
     ended = run("doctor", "--checkpoint", ".")
     assert ended.code == 2
