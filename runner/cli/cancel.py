@@ -18,6 +18,7 @@ from schemas.errors import InvalidInput
 KILL_SECONDS = 10.0
 """A driver that was told to stop at once and has not is killed after this long; the next one finds whatever it left."""
 
+_AGAIN_SECONDS = 1.0
 _LOOK_SECONDS = 0.1
 
 
@@ -80,11 +81,25 @@ def _signal(pid: int, number: int = signal.SIGTERM) -> None:
 
 
 def _see_off(run: Run, pid: int, timeout: float) -> None:
-    """Wait until the process does not have the run any more, with growing insistence."""
-    for patience, number in ((timeout, signal.SIGTERM), (KILL_SECONDS, signal.SIGKILL), (KILL_SECONDS, signal.SIGKILL)):
-        end = time.monotonic() + patience
-        while time.monotonic() < end:
-            if _driver(run) != pid:
-                return
-            time.sleep(_LOOK_SECONDS)
-        _signal(pid, number)
+    """Wait until the process does not have the run any more, with growing insistence.
+
+    It is told to stop at once more than once: of two signals in a moment a process may see one.
+    """
+    if _is_gone(run, pid, timeout):
+        return
+    for _ in range(round(KILL_SECONDS / _AGAIN_SECONDS)):
+        _signal(pid)
+        if _is_gone(run, pid, _AGAIN_SECONDS):
+            return
+    _signal(pid, signal.SIGKILL)
+    _is_gone(run, pid, KILL_SECONDS)
+
+
+def _is_gone(run: Run, pid: int, patience: float) -> bool:
+    """Whether the process gives the run up within so many seconds."""
+    end = time.monotonic() + patience
+    while _driver(run) == pid:
+        if time.monotonic() >= end:
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return True

@@ -14,6 +14,7 @@ from small_job import Command
 
 import runner
 from runner.events import read_events
+from runner.local_storage import LocalStorage
 
 ROOT = Path(runner.__file__).parents[1]
 
@@ -33,7 +34,7 @@ def driver(run: Command, request: pytest.FixtureRequest) -> Iterator[subprocess.
         deadline = time.monotonic() + 60
         while not any(
             (event["event"], event.get("stage")) == ("leased", f"horizon-{tokens}")
-            for event in read_events(Path("runs/small/events.log"))
+            for event in read_events(LocalStorage(), Path("runs/small/events.log"))
         ):
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -71,7 +72,7 @@ def test_cancel_without_a_driver(run: Command, submitted: Path) -> None:
 def test_a_driver_that_does_not_obey_is_killed(
     run: Command, driver: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runner.cli.cancel.KILL_SECONDS", 0.2)
+    monkeypatch.setattr("runner.cli.cancel.KILL_SECONDS", 1.0)
     driver.send_signal(19)  # SIGSTOP
     ended = run("cancel", "runs/small", "--timeout", "0.1")
     assert ended.code == 0, ended
