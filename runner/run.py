@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
+from actors.content import content_of
 from actors.executor import Executor, WorkerSpec
 from actors.inline import InlineExecutor
 from runner.claim import Claim
@@ -20,7 +21,7 @@ from runner.progress import Progress
 from runner.protocol import Experiment, ExperimentProtocol
 from runner.protocols import PROTOCOLS
 from runner.run_directory import run_directory
-from runner.run_record import RunRecord, content_of
+from runner.run_record import RunRecord
 from runner.storage import Storage, storage_at
 from runner.store import RunStore
 from runner.telemetry import Telemetry

@@ -32,11 +32,6 @@ SPREADING = frozenset({"name", "catalog", "checkpoint", "composition", "executio
 _MAPPINGS = frozenset({"job", "prompts", "schemas", "versions"})
 """Fields of a record that are mappings; the others, but for `format`, are texts."""
 
-CONTENT_BYTES = 1 << 30
-"""A checkpoint whose payload is no longer than this is told apart by its weights too, which takes seconds; a longer one by its
-headers and lengths alone, since to read it takes longer than many a run.
-"""
-
 
 @dataclass(frozen=True)
 class RunRecord:
@@ -44,8 +39,8 @@ class RunRecord:
 
     job: the job with its defaults and overrides; its catalog is the run's own copy, its checkpoint "builtin" or an absolute path.
     prompts: prompt ID -> SHA-256 of its text, in catalog order. checkpoint_content: digest of the checkpoint's files read whole,
-    None of a checkpoint above CONTENT_BYTES, and where nobody has to know it. schemas: table -> version. versions: what wrote
-    the record.
+    None of one whose weights take too long to read (actors.content), and where nobody has to know it. schemas: table -> version.
+    versions: what wrote the record.
     """
 
     format: int
@@ -168,8 +163,3 @@ def _at(mapping: Mapping[str, Any], dotted: str) -> str:
             return "nothing"
         value = value[name]
     return json.dumps(value, ensure_ascii=False)
-
-
-def content_of(checkpoint: kernels.Checkpoint) -> str | None:
-    """What a record says of a checkpoint's weights: digest of all its files, or None above CONTENT_BYTES. Reads them whole."""
-    return checkpoint.content_digest() if checkpoint.total_bytes <= CONTENT_BYTES else None

@@ -11,7 +11,7 @@ import pytest
 from random_runs import RandomRuns, submit
 from tamper import copied
 
-from runner import run_record
+from actors import content
 from runner.run import Run, open_run
 from runner.verify import verify
 from schemas.errors import InvalidInput
@@ -58,7 +58,7 @@ def test_a_finished_run_is_read_whatever_the_weights_are_now(own: RandomRuns) ->
 
 
 def test_weights_that_take_long_to_read_are_not_recorded(own: RandomRuns, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_record, "CONTENT_BYTES", 0)
+    monkeypatch.setattr(content, "CONTENT_BYTES", 0)
     run = begun(own)
     assert json.loads(run.paths.record.read_bytes())["checkpoint_content"] is None
     run.paths.finished.unlink()
