@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import PurePath
 
 import click
@@ -24,14 +25,21 @@ STATES = {"finished": 0, "failed": 3, "differs": 4}
 
 
 def go_on(
-    command: str, address: str, run: PurePath, actors: int | None, threads: int | None, *, wait: bool, as_json: bool
+    command: Sequence[str],
+    address: str,
+    run: PurePath,
+    actors: int | None,
+    threads: int | None,
+    *,
+    wait: bool,
+    as_json: bool,
 ) -> None:
-    """Have a driver on the head go on with a run."""
+    """Have a driver on the head go on with a run, by a command and its options."""
     place = there(run)
     head = Head(address)
     said = {"--actors": actors, "--threads": threads}
-    options = [text for name, value in said.items() if value is not None for text in (name, str(value))]
-    submission = head.go_on(command, place, [*options, *(["--json"] if as_json else [])])
+    options = [*command[1:], *(text for name, value in said.items() if value is not None for text in (name, str(value)))]
+    submission = head.go_on(command[0], place, [*options, *(["--json"] if as_json else [])])
     follow_or_leave(head, submission, place, wait=wait, as_json=as_json)
 
 

@@ -28,7 +28,7 @@ def resume(*, run: PurePath, address: str | None, actors: int | None, threads: i
     Nothing but the directory is needed: it holds the job and the prompts. The number of workers may be another one each time.
     """
     if is_head(address):
-        go_on("resume", str(address), run, actors, threads, wait=not no_wait, as_json=as_json)
+        go_on(["resume"], str(address), run, actors, threads, wait=not no_wait, as_json=as_json)
         return
     drive(prepare_again(run, actors, threads), run, address, as_json=as_json)
 

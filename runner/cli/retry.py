@@ -8,10 +8,20 @@ from pathlib import PurePath
 import click
 
 from runner.claim import Claim, holder
-from runner.cli.options import actors_option, address_option, json_option, print_json, run_argument, threads_option
+from runner.cli.options import (
+    actors_option,
+    address_option,
+    json_option,
+    no_wait_option,
+    print_json,
+    run_argument,
+    threads_option,
+)
+from runner.cli.remote_driver import go_on
 from runner.cli.resume import prepare_again
 from runner.cli.submit import drive
 from runner.preflight import Prepared
+from runner.remote import is_head
 from runner.retry_request import RetryRequest
 from runner.run import Run, open_run, require_same_run
 from schemas.errors import RunBusy
@@ -25,13 +35,26 @@ LOOK_SECONDS = 0.2
 @address_option
 @actors_option
 @threads_option
+@no_wait_option
 @json_option
-def retry(*, run: PurePath, failed: bool, address: str | None, actors: int | None, threads: int | None, as_json: bool) -> None:
+def retry(
+    *,
+    run: PurePath,
+    failed: bool,
+    address: str | None,
+    actors: int | None,
+    threads: int | None,
+    no_wait: bool,
+    as_json: bool,
+) -> None:
     """Try the units of RUN that were set aside again, once their cause is gone, and go on with the run.
 
     What depends on them, such as later stages that skipped their prompts, is planned again and done too. While another driver
     works on the run, that one is asked to do it, and this command ends with 0 once it has taken the request.
     """
+    if is_head(address):
+        go_on(["retry", "--failed"], str(address), run, actors, threads, wait=not no_wait, as_json=as_json)
+        return
     prepared = prepare_again(run, actors, threads)
     while not _cleared_here(prepared, run):
         if _handed_over(open_run(run), as_json=as_json):
