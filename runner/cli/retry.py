@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 import click
 
-from runner.claim import Claim, holder
+from runner.claim import EXPIRY_SECONDS, Claim, holder
 from runner.cli.options import (
     actors_option,
     address_option,
@@ -76,15 +76,17 @@ def _cleared_here(prepared: Prepared, root: PurePath) -> bool:
 
 
 def _handed_over(run: Run, *, as_json: bool) -> bool:
-    """Ask the live driver; False when it ended before it took the request."""
+    """Ask the live driver; False when it ended before it took the request, or may have."""
     units = sum(len(run.store.failures(stage)) for stage in run.stages())
     driver = str(holder(run.store.storage, run.paths) or "another driver")
     request = RetryRequest(run.store)
     if units:
         request.make()
         click.echo(f"runner: {driver} works on {run.paths.root}; waiting until it takes the request", err=True)
+    # Of a driver on another machine only the claim can tell whether it lives.
+    until = time.monotonic() + EXPIRY_SECONDS
     while request.pending():
-        if holder(run.store.storage, run.paths) is None:
+        if holder(run.store.storage, run.paths) is None or time.monotonic() > until:
             return False
         time.sleep(LOOK_SECONDS)
     if as_json:

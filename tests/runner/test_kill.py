@@ -162,11 +162,16 @@ def test_kill_of_driver_or_actor_on_the_main_job(main_job: Undisturbed, tmp_path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("presses", [1, 2])
-def test_ctrl_c_with_ray_reaches_the_driver_only(main_job: Undisturbed, tmp_path: Path, presses: int) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_with_ray_reaches_the_driver_only(
+    main_job: Undisturbed, tmp_path: Path, number: signal.Signals, presses: int
+) -> None:
     driver = start(main_job.job, tmp_path / "run", "--actors", "2")
     wait_for_event(tmp_path / "run", "done")
+    # Ctrl-C reaches every process of the terminal's group, `kill` the driver alone.
+    send = os.killpg if number is signal.SIGINT else os.kill
     for _ in range(presses):
-        os.killpg(driver.pid, signal.SIGINT)  # as a terminal does: every process of the group gets it
+        send(driver.pid, number)
         time.sleep(0.05)
     assert end(driver) == 130
     assert not list(workers(driver.pid))

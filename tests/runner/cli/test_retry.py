@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -93,10 +94,16 @@ def test_a_live_driver_is_asked(run: Command, monkeypatch: pytest.MonkeyPatch) -
     assert run("resume", "runs/small", "--address", "inline").code == 0
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
 def test_a_driver_that_ends_without_an_answer_leaves_the_retry_to_the_command(
-    run: Command, monkeypatch: pytest.MonkeyPatch
+    run: Command, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
 ) -> None:
+    """Of one on another machine it cannot be seen that it has ended; the claim is asked again after a while."""
     store = fail_once(run, monkeypatch)
+    if elsewhere:
+        module = sys.modules["runner.cli.retry"]
+        monkeypatch.setattr(module, "holder", lambda *_: "process 1 on host elsewhere")
+        monkeypatch.setattr(module, "EXPIRY_SECONDS", 0.5)
     claim = Claim(store.storage, store.paths)
     claim.__enter__()
 
