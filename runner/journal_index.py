@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from runner.failure import Failure
 from runner.journal import Entry
 from runner.paths import RunPaths
+from runner.plan_files import Plan
 from schemas.errors import InvalidInput
-
-_PLAN = {"file": str, "sha256": str, "units": int, "unplanned": int}
 
 
 class Place(NamedTuple):
@@ -28,7 +26,7 @@ class JournalIndex:
         self._paths = paths
         self.last = 0
         self.epoch = 0
-        self.plans: dict[str, Mapping[str, Any]] = {}
+        self.plans: dict[str, Plan] = {}
         self.units: defaultdict[str, dict[str, Place]] = defaultdict(dict)
         self.failures: defaultdict[str, dict[str, Failure]] = defaultdict(dict)
 
@@ -48,11 +46,7 @@ class JournalIndex:
             raise TypeError("a stage that is no text")
         match entry.kind:
             case "plan":
-                about = {name: entry.record[name] for name in ("file", "sha256", "units", "unplanned")}
-                if not all(isinstance(about[name], kind) for name, kind in _PLAN.items()):
-                    raise TypeError("a field of another type")
-                self._paths.plan_file(about["file"])
-                self.plans[stage] = about
+                self.plans[stage] = Plan.from_record(entry.record, self._paths)
             case "units":
                 units = self.units[stage]
                 for place, unit in enumerate(entry.record["units"]):

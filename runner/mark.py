@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import PurePath
-from typing import Any
 
 from runner.dataset import Part
 from runner.paths import RunPaths
+from runner.plan_files import Plan
 from runner.storage import Storage
 from schemas.errors import InvalidInput
 from schemas.text_file import shown
@@ -19,10 +19,10 @@ ALLOWED = "what runner wrote when the run was finished"
 
 @dataclass(frozen=True)
 class Mark:
-    """dataset_digest: of the parts (runner.dataset). plans: stage -> file, sha256 and number of units, as the journal had it."""
+    """dataset_digest: of the parts (runner.dataset). plans: by stage."""
 
     dataset_digest: str
-    plans: Mapping[str, Mapping[str, Any]]
+    plans: Mapping[str, Plan]
     parts: Sequence[Part]
     finished: str
 
@@ -46,12 +46,7 @@ class Mark:
             paths = RunPaths(path.parent)
             for part in parts:
                 part.path(paths)  # raises for a name that leads out of the run
-            plans: dict[str, dict[str, Any]] = {
-                str(stage): {"file": str(plan["file"]), "sha256": str(plan["sha256"]), "units": int(plan["units"])}
-                for stage, plan in content["plans"].items()
-            }
-            for plan in plans.values():
-                paths.plan_file(plan["file"])
+            plans = {str(stage): Plan.from_record(plan, paths) for stage, plan in content["plans"].items()}
             return cls(digest, plans, parts, str(content["finished"]))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidInput(str(path), "", f"no parts or plans ({error})", ALLOWED) from None

@@ -73,12 +73,12 @@ class RunPaths:
     def claim(self, epoch: int) -> PurePath:
         return self.claims / f"{epoch:09d}.json"
 
-    def plan(self, stage: str, number: int) -> PurePath:
-        """The plan that entry `number` of the journal names."""
-        return self.plans / f"{_plain(stage)}-{number:09d}.jsonl"
+    def plan(self, stage: str, number: int, part: int) -> PurePath:
+        """A part of the plan that entry `number` of the journal names."""
+        return self.plans / f"{_plain(stage)}-{number:09d}-{part:05d}.jsonl"
 
     def plan_file(self, name: str) -> PurePath:
-        """The plan under a name that was read somewhere. Raises ValueError for one that `plan` would not give."""
+        """Part of a plan under a name that was read somewhere. Raises ValueError for one that `plan` would not give."""
         _plain(name.removesuffix(".jsonl"))
         return self.plans / name
 

@@ -16,6 +16,9 @@ from runner.checked_json import canonical_json
 from runner.store import RunStore
 from schemas.unit import Unit
 
+PART_UNITS = 1 << 13
+"""Units in one file of a plan, so that no plan has to be in memory whole."""
+
 Reason = Literal["new", "done", "failed", "stale"]
 
 
@@ -62,19 +65,22 @@ def plan_stage(store: RunStore, stage: str, units: Sequence[Unit]) -> list[Plann
 
 
 def write_plan(store: RunStore, stage: str, planned: Sequence[PlannedUnit]) -> None:
-    """Write a stage's plan down: the file first, then the entry of the journal that makes it the stage's plan."""
-    before = store.plan_path(stage) if stage in store.plans() else None
-    data = "".join(canonical_json(unit.as_line()) + "\n" for unit in planned).encode()
-    path = store.paths.plan(stage, store.next_entry())
-    store.require_held()
-    store.storage.create(path, data)
-    sha256 = hashlib.sha256(data).hexdigest()
+    """Write a stage's plan down: its parts first, then the entry of the journal that makes them the stage's plan."""
+    before = store.plan_paths(stage)
+    number = store.next_entry()
+    files = []
+    for part, first in enumerate(range(0, len(planned), PART_UNITS)):
+        some = planned[first : first + PART_UNITS]
+        data = "".join(canonical_json(unit.as_line()) + "\n" for unit in some).encode()
+        path = store.paths.plan(stage, number, part)
+        store.require_held()
+        store.storage.create(path, data)
+        files.append({"file": path.name, "sha256": hashlib.sha256(data).hexdigest(), "units": len(some)})
     # What is committed later was planned; so many committed units are no part of this plan and do not count.
     unplanned = len(store.units(stage).difference(one.unit.key for one in planned))
-    about = {"file": path.name, "sha256": sha256, "units": len(planned), "unplanned": unplanned}
-    store.append("plan", {"stage": stage, **about})
-    if before is not None:
-        store.storage.remove(before)
+    store.append("plan", {"stage": stage, "files": files, "units": len(planned), "unplanned": unplanned})
+    for path in before:
+        store.storage.remove(path)
 
 
 def changed_fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:

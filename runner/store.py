@@ -19,6 +19,7 @@ from runner.journal import Entry, EntryTakenError, Journal, Kind
 from runner.journal_index import JournalIndex, Place
 from runner.mark import Mark
 from runner.paths import RunPaths
+from runner.plan_files import Plan
 from runner.storage import Storage, storage_at
 from schemas.errors import InvalidInput
 
@@ -48,7 +49,7 @@ class RunStore:
         self._read = False
         self._mark: Mark | None = None
         self._epoch = 0
-        self._keys: tuple[str | None, list[str]] = None, []
+        self._keys: tuple[Plan | None, list[str]] = None, []
 
     def refresh(self) -> None:
         """Forget that everything was read."""
@@ -77,46 +78,35 @@ class RunStore:
 
         Raises InvalidInput for a damaged plan: a kill leaves it whole.
         """
-        about = self.plans().get(stage)
-        if about is None:
-            return
-        path = self.plan_path(stage)
         allowed = "the plan as runner wrote it"
-        try:
-            data = self.storage.read(path)
-        except FileNotFoundError:
-            raise InvalidInput(str(path), "", "no such file", allowed) from None
-        found = hashlib.sha256(data).hexdigest()
-        if found != about["sha256"]:
-            raise InvalidInput(str(path), "", f"a damaged plan (SHA-256 {found} instead of {about['sha256']})", allowed)
-        start = 0
-        while start < len(data):
-            end = data.find(b"\n", start) + 1 or len(data)
+        for path, part in zip(self.plan_paths(stage), self.plans()[stage].files if stage in self.plans() else (), strict=True):
             try:
-                line = json.loads(data[start:end])
-                yield {name: line[name] for name in ("unit", "prompt_id", "meaning")}
+                data = self.storage.read(path)
+            except FileNotFoundError:
+                raise InvalidInput(str(path), "", "no such file", allowed) from None
+            found = hashlib.sha256(data).hexdigest()
+            if found != part.sha256:
+                raise InvalidInput(str(path), "", f"a damaged plan (SHA-256 {found} instead of {part.sha256})", allowed)
+            try:
+                for text in data.splitlines():
+                    line = json.loads(text)
+                    yield {name: line[name] for name in ("unit", "prompt_id", "meaning")}
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise InvalidInput(str(path), "", f"a damaged plan ({error})", allowed) from None
-            start = end
 
     def planned_keys(self, stage: str) -> Sequence[str]:
         """Keys of the stage's planned units in dataset order. Those of the stage that was asked for last are kept."""
-        sha256 = self.plans().get(stage, {}).get("sha256")
-        if self._keys[0] != sha256:
-            self._keys = sha256, [str(line["unit"]) for line in self.planned(stage)]
+        plan = self.plans().get(stage)
+        if self._keys[0] is not plan or plan is None:
+            self._keys = plan, [str(line["unit"]) for line in self.planned(stage)]
         return self._keys[1]
 
-    def planned_count(self, stage: str) -> int | None:
-        """Number of planned units, None for a stage without a plan."""
-        about = self.plans().get(stage)
-        return None if about is None else int(about["units"])
+    def plan_paths(self, stage: str) -> list[PurePath]:
+        """Where the parts of the stage's plan lie; none when it has no plan."""
+        return [self.paths.plan_file(part.file) for part in self.plans()[stage].files] if stage in self.plans() else []
 
-    def plan_path(self, stage: str) -> PurePath:
-        """Where the stage's plan lies. Precondition: it has one."""
-        return self.paths.plan_file(self.plans()[stage]["file"])
-
-    def plans(self) -> Mapping[str, Mapping[str, Any]]:
-        """Stage -> what the journal, or the mark, says of its plan."""
+    def plans(self) -> Mapping[str, Plan]:
+        """Stage -> its plan, for stages that have one."""
         mark = self.finished()
         return self.index().plans if mark is None else mark.plans
 
@@ -210,7 +200,7 @@ class RunStore:
 
     def orphans(self) -> list[PurePath]:
         """What killed drivers left: files that are not whole, plans that no entry names, the journal of a finished run."""
-        named = {self.plan_path(stage) for stage in self.plans()}
+        named = {path for stage in self.plans() for path in self.plan_paths(stage)}
         plans = [self.paths.plans / name for name in self.storage.names(self.paths.plans)]
         found = {path for path in plans if path not in named}
         found.update(self.storage.leftovers(self.paths.root))

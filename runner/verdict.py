@@ -96,7 +96,7 @@ def finish(store: RunStore, stages: Sequence[str]) -> None:
     if failures:
         stage, failure = failures[0]
         raise UnitsFailed(f"units set aside: {len(failures)}; the first: {failure.told(stage)}")
-    plans = {stage: {name: store.plans()[stage][name] for name in ("file", "sha256", "units")} for stage in stages}
+    plans = {stage: store.plans()[stage] for stage in stages}
     mark = Mark(digest_of(parts), plans, parts, datetime.now(UTC).isoformat(timespec="seconds"))
     store.require_held()
     store.storage.create(store.paths.finished, mark.to_bytes())
@@ -138,7 +138,7 @@ def contradictions(store: RunStore, stages: Sequence[str], mark: Mark) -> list[s
     named, found = set(store.part_paths()), set(store.data_files())
     lines = [
         ("the dataset's digest", mark.dataset_digest, digest_of(mark.parts)),
-        ("the number of planned units", {stage: mark.plans.get(stage, {}).get("units") for stage in stages}, planned),
+        ("the number of planned units", {stage: plan.units for stage, plan in mark.plans.items()}, planned),
     ]
     faults = [f"{what} was {marked}, now it is {now}" for what, marked, now in lines if marked != now]
     faults += [f"{path} is not there any more" for path in sorted(named - found)]
@@ -152,9 +152,9 @@ def _work_left(count: StageCount, barred: Collection[str]) -> bool:
 
 
 def _count(store: RunStore, stage: str) -> StageCount:
-    about = store.plans().get(stage)
-    if about is None:
+    plan = store.plans().get(stage)
+    if plan is None:
         return StageCount(stage, None, 0, len(store.failures(stage)))
     if store.finished() is not None:
-        return StageCount(stage, about["units"], about["units"], 0)
-    return StageCount(stage, about["units"], len(store.units(stage)) - about["unplanned"], len(store.failures(stage)))
+        return StageCount(stage, plan.units, plan.units, 0)
+    return StageCount(stage, plan.units, len(store.units(stage)) - plan.unplanned, len(store.failures(stage)))

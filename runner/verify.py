@@ -129,7 +129,7 @@ def _plan_faults(store: RunStore, stage: str) -> Iterator[str]:
     if stage not in store.plans():
         yield f"{store.paths.journal}: stage {stage} has results and no plan"
         return
-    path = store.plan_path(stage)
+    path = f"{store.paths.plans}: stage {stage}"
     seen: set[str] = set()
     for line in store.planned(stage):
         key = hashlib.sha256(canonical_json(line["meaning"]).encode()).hexdigest()
@@ -138,8 +138,8 @@ def _plan_faults(store: RunStore, stage: str) -> Iterator[str]:
         if line["unit"] in seen:
             yield f"{path}: unit {line['unit']} stands twice"
         seen.add(line["unit"])
-    if len(seen) != store.plans()[stage]["units"]:
-        yield f"{path}: {len(seen)} units instead of {store.plans()[stage]['units']}"
+    if len(seen) != store.plans()[stage].units:
+        yield f"{path}: {len(seen)} units instead of {store.plans()[stage].units}"
     for unit in sorted(store.units(stage) - seen):
         yield f"{store.paths.journal}: unit {unit} of stage {stage} is committed and not planned"
 
@@ -152,7 +152,7 @@ def _unit_faults(store: RunStore, stage: str, units: Sequence[Unit]) -> Iterator
     """
     if stage not in store.plans():
         return
-    path = store.plan_path(stage)
+    path = f"{store.paths.plans}: stage {stage}"
     planned, given = store.planned_keys(stage), [unit.key for unit in units]
     if store.finished() is not None:
         for key in sorted(set(given).difference(planned)):

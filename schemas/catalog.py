@@ -17,7 +17,7 @@ from typing import get_args
 
 from schemas.errors import InvalidInput
 from schemas.job import LANGUAGE, Composition, Kind
-from schemas.text_file import decode_text, read_text, shown
+from schemas.text_file import BIDI, decode_text, read_text, shown
 
 HEADER = ("prompt_id", "language", "kind", "text")
 MAX_BYTES = 16 << 20
@@ -156,6 +156,10 @@ def _prompt(file: str, number: int, line: str) -> Prompt:
         raise InvalidInput(
             file, f"line {number}: text", f"the character U+{ord(control[0]):04X}", "text without control characters"
         )
+    turned = BIDI.search(written)
+    if turned:
+        allowed = "text without controls of its direction, which show it in another order"
+        raise InvalidInput(file, f"line {number}: text", f"the character U+{ord(turned[0]):04X}", allowed)
     for escape in ESCAPE.finditer(written):
         if escape[1] not in ESCAPES:
             raise InvalidInput(file, f"line {number}: text", f"the escape {shown(escape[0])}", r"\t, \n, \r and \\")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from datetime import date
 from pathlib import Path
@@ -9,6 +10,9 @@ from pathlib import Path
 from schemas.errors import InvalidInput
 
 BOM = b"\xef\xbb\xbf"
+
+BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Controls of the direction of writing (Unicode's Bidi_Control): invisible, and text beside them is shown in another order."""
 
 
 def read_text(path: Path, *, max_bytes: int, allow_bom: bool = False) -> str:

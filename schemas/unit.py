@@ -33,7 +33,7 @@ class Unit:
     payload: Mapping[str, Any] = field(default_factory=dict, compare=False)
     group: str = ""
 
-    @cached_property
+    @property
     def preimage(self) -> str:
         """Canonical JSON of `meaning`: sorted keys, no spaces, UTF-8, no NaN."""
         return json.dumps(self.meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

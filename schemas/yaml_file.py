@@ -2,11 +2,13 @@
 
 A job file may come from anybody, so the loader refuses, with the line: tags, anchors and aliases (a few lines of them unfold to
 gigabytes), duplicate keys (YAML keeps the last one silently), keys that are not text (`no: 25` is a truth value in YAML 1.1),
-several documents, deep or long documents.
+several documents, deep or long documents, numbers and truth values that are spelled otherwise than they read (010 is 8), and
+characters that turn the direction of writing, so that a file looks other than it is.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,19 @@ from typing import Any
 import yaml
 
 from schemas.errors import InvalidInput
-from schemas.text_file import read_text, shown
+from schemas.text_file import BIDI, read_text, shown
 
 MAX_BYTES = 1 << 20
 MAX_NODES = 10_000
 MAX_DEPTH = 16
+ANYTHING = re.compile(r".*", re.DOTALL)
+PLAIN = {
+    "tag:yaml.org,2002:int": (re.compile(r"[+-]?(0|[1-9][0-9]*)"), "a decimal number"),
+    "tag:yaml.org,2002:float": (re.compile(r"[+-]?(0|[1-9][0-9]*)\.[0-9]*([eE][+-]?[0-9]+)?"), "a decimal number"),
+    "tag:yaml.org,2002:bool": (re.compile(r"true|false", re.IGNORECASE), "true or false"),
+}
+"""Tag -> how a value may be spelled. YAML 1.1 reads 010 as 8, 1:30 as 90, 1_0 as 10 and `on` as a truth value."""
+
 STRING_TAG = "tag:yaml.org,2002:str"
 
 
@@ -67,6 +77,10 @@ class _PlainLoader(yaml.SafeLoader):
         return yaml.constructor.BaseConstructor.construct_mapping(self, node, deep=deep)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        if isinstance(node, yaml.ScalarNode) and node.style is None:
+            spelling, allowed = PLAIN.get(node.tag, (ANYTHING, ""))
+            if not spelling.fullmatch(node.value):
+                raise _RefusedError(node.start_mark, shown(node.value), f"{allowed} (quote it if it is text)")
         try:
             return super().construct_object(node, deep)
         except (ValueError, OverflowError):  # 2026-13-01, or an integer of more digits than Python converts
@@ -77,6 +91,12 @@ class _PlainLoader(yaml.SafeLoader):
 
 def parse_value(text: str, *, file: str) -> Any:
     """One YAML value. Raises InvalidInput with `file` and the line."""
+    turned = BIDI.search(text)
+    if turned:
+        line = text.count("\n", 0, turned.start()) + 1
+        raise InvalidInput(
+            file, f"line {line}", f"the character U+{ord(turned[0]):04X}", "text without controls of its direction"
+        )
     try:
         loader = _PlainLoader(text)
         try:

@@ -44,7 +44,7 @@ def measure(evidence: Evidence) -> RunFigures:
     for stage in run.stages():
         keys = [unit.key for unit in run.protocol.units(run.experiment, stage, run.store)]
         committed, planned = run.store.units(stage), set(run.store.planned_keys(stage))
-        log = str(run.store.plan_path(stage) if stage in run.store.plans() else run.paths.root)
+        log = str(run.paths.plans)
         asked += [(key in committed & planned, f"unit {key} of stage {stage} is not committed", log) for key in keys]
         unasked += len((committed | planned) - set(keys))
     tokenizer = evidence.tokenizer

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from runner.dataset import Part, digest_of, write_parts
 from runner.mark import Mark
+from runner.plan_files import Plan, PlanFile
 from runner.run import Run, open_run
 
 Rows = list[dict[str, Any]]
@@ -27,7 +28,7 @@ def copied(run: Run, to: Path) -> Run:
 
 def unfinished(run: Run) -> None:
     """Make of a finished run one with all its work left: as it was when its plans were not yet written."""
-    for path in [run.paths.finished, *run.store.data_files(), *(run.store.plan_path(stage) for stage in run.stages())]:
+    for path in [run.paths.finished, *run.store.data_files(), *(run.store.plan_paths(stage)[0] for stage in run.stages())]:
         path.unlink()
 
 
@@ -45,7 +46,7 @@ def rewritten(run: Run, to: Path, table: str, change: Callable[[Rows], Rows]) ->
 def without_unit(run: Run, to: Path, stage: str) -> Run:
     """A copy of the run that lacks the last unit of a stage, plan and rows alike."""
     copy = copied(run, to)
-    path = copy.store.plan_path(stage)
+    path = copy.store.plan_paths(stage)[0]
     *kept, last = path.read_bytes().splitlines(keepends=True)
     unit = json.loads(last)["unit"]
     tables = {}
@@ -53,11 +54,11 @@ def without_unit(run: Run, to: Path, stage: str) -> Run:
         found = copy.store.table(stage, table)
         tables[table] = pa.Table.from_pylist([r for r in found.to_pylist() if r["unit_key"] != unit], schema=found.schema)
     path.write_bytes(b"".join(kept))
-    plan = {"file": path.name, "sha256": hashlib.sha256(b"".join(kept)).hexdigest(), "units": len(kept)}
+    plan = Plan([PlanFile(path.name, hashlib.sha256(b"".join(kept)).hexdigest(), len(kept))], len(kept))
     return _with_rows(copy, stage, tables, {stage: plan})
 
 
-def _with_rows(run: Run, stage: str, tables: Mapping[str, pa.Table], plans: Mapping[str, Any]) -> Run:
+def _with_rows(run: Run, stage: str, tables: Mapping[str, pa.Table], plans: Mapping[str, Plan]) -> Run:
     """The run with these rows of a stage, under a mark that fits them."""
     mark = run.store.finished()
     assert mark is not None

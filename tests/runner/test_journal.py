@@ -84,6 +84,7 @@ def test_a_missing_entry_is_named(store: RunStore) -> None:
 
 
 HEAD = {"epoch": 1, "kind": "units", "stage": "4", "units": ["u"], "tables": {}}
+PLAN = {"epoch": 1, "kind": "plan", "stage": "4", "files": [], "units": 1, "unplanned": 0}
 TABLE = {"schema_version": "1", "rows": [1], "raw_bytes": 1, "bytes": 1, "sha256": "0"}
 
 
@@ -99,8 +100,11 @@ TABLE = {"schema_version": "1", "rows": [1], "raw_bytes": 1, "bytes": 1, "sha256
         (HEAD | {"epoch": 0}, "epoch 0 after epoch 1"),
         ({"epoch": 1, "kind": "units", "units": [], "tables": {}}, "no entry of kind units"),
         ({"epoch": 1, "kind": "plan", "stage": "4"}, "no entry of kind plan"),
+        (PLAN | {"files": [{"file": "../x", "sha256": "", "units": 1}]}, "no entry of kind plan"),
+        (PLAN | {"files": [{"file": "4-1.jsonl", "sha256": "", "units": 2}]}, "no entry of kind plan"),
+        (PLAN | {"units": "1"}, "no entry of kind plan"),
         (
-            {"epoch": 1, "kind": "plan", "stage": "4", "file": 1, "sha256": "", "units": 1, "unplanned": 0},
+            PLAN | {"files": [{"file": 1, "sha256": "", "units": 1}]},
             "no entry of kind plan",
         ),
         ({"epoch": 1, "kind": "failure", "stage": "4", "failure": {"unit": "u"}}, "no entry of kind failure"),

@@ -18,7 +18,7 @@ def test_a_data_file_is_named_by_table_stage_place_and_content() -> None:
 def test_a_name_cannot_lead_out_of_the_run(name: str) -> None:
     paths = RunPaths(Path("runs/x"))
     for make in (
-        lambda: paths.plan(name, 1),
+        lambda: paths.plan(name, 1, 0),
         lambda: paths.plan_file(name),
         lambda: paths.table(name),
         lambda: paths.part("tokens", name, 0, "ab" * 32),

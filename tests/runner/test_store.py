@@ -34,7 +34,7 @@ def test_what_killed_drivers_left_is_never_read_and_is_swept_by_the_next(tmp_pat
     rows = store.table("4", "tokens")
     torn = store.paths.journal / ".000000009.entry.0123.tmp"
     torn.write_bytes(b"{")
-    unnamed = store.paths.plan("4", 99)
+    unnamed = store.paths.plan("4", 99, 0)
     unnamed.write_bytes(b"{}")
     assert open_reader(store).table("4", "tokens") == rows
     assert store.orphans() == [torn, unnamed]
@@ -64,6 +64,14 @@ def test_a_missing_file_is_named(store: RunStore) -> None:
         [store.table(stage, "tokens") for stage in ("4", "8")]
 
 
+def test_a_plan_of_many_parts_reads_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runner.plan.PART_UNITS", 4)
+    store = complete(tmp_path, about=experiment(prompts=9))
+    assert [len(path.read_bytes().splitlines()) for path in store.plan_paths("4")] == [4, 4, 1]
+    assert [line["prompt_id"] for line in open_reader(store).planned("4")] == [f"p{number}" for number in range(9)]
+    assert not store.orphans()
+
+
 def test_parts_are_cut_by_rows_and_by_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runner.dataset.PART_ROWS", 4)
     about = experiment(prompts=9, batch=3)
@@ -89,9 +97,9 @@ def test_a_mark_of_finishing_that_is_damaged_is_named(store: RunStore, content: 
 def test_neither_journal_nor_mark_leads_a_reader_out_of_the_run(tmp_path: Path, name: str) -> None:
     store = drive(tmp_path / "run")
     with pytest.raises(InvalidInput):
-        store.append("plan", {"stage": "4", "file": name, "sha256": "0", "units": 1, "unplanned": 0})
+        store.append("plan", {"stage": "4", "files": [{"file": name, "sha256": "0", "units": 1}], "units": 1, "unplanned": 0})
     with pytest.raises(InvalidInput, match=r"journal: entry \d+: found no entry of kind plan"):
-        open_reader(store).plan_path("4")
+        open_reader(store).plan_paths("4")
     finished = complete(tmp_path / "finished")
     content = finished.paths.finished.read_text()
     finished.paths.finished.unlink()
@@ -103,7 +111,7 @@ def test_neither_journal_nor_mark_leads_a_reader_out_of_the_run(tmp_path: Path, 
 def test_a_stage_name_leads_no_writer_out_of_the_run(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     with pytest.raises(ValueError, match="cannot be part of a file name"):
-        store.paths.plan("../8", 1)
+        store.paths.plan("../8", 1, 0)
 
 
 def test_a_stage_without_results_reads_as_an_empty_table(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_a_run_is_finished_when_it_is_marked_and_not_before(tmp_path: Path) -> N
     mark = open_reader(store).finished()
     assert mark is not None
     assert mark.dataset_digest == store.dataset_digest()
-    assert {stage: plan["units"] for stage, plan in mark.plans.items()} == {s: len(store.units(s)) for s in STAGES}
+    assert {stage: plan.units for stage, plan in mark.plans.items()} == {s: len(store.units(s)) for s in STAGES}
 
 
 def test_a_run_with_units_set_aside_has_failed_and_names_one(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_finished_run_that_is_not_what_was_marked_is_not_called_finished(
 
 def test_a_plan_that_was_changed_since_is_not_read(tmp_path: Path) -> None:
     store = complete(tmp_path)
-    path = store.plan_path("8")
+    path = store.plan_paths("8")[0]
     data = path.read_bytes()
     path.unlink()
     path.write_bytes(b"".join(data.splitlines(keepends=True)[:-1]))

@@ -69,7 +69,7 @@ def add_a_file(store: RunStore) -> None:
 
 
 def change_a_meaning(store: RunStore) -> None:
-    path = store.plan_path("4")
+    path = store.plan_paths("4")[0]
     rewrite(path, path.read_bytes().replace(b'"horizon":4', b'"horizon":5', 1))
 
 
@@ -79,11 +79,11 @@ def change_the_digest(store: RunStore) -> None:
     rewrite(store.paths.finished, replace(mark, dataset_digest="0" * 64).to_bytes())
 
 
-def remark(store: RunStore, parts: list[Part], **plans: dict[str, object]) -> None:
+def remark(store: RunStore, parts: list[Part]) -> None:
     """Make the mark fit what was forged."""
     mark = store.finished()
     assert mark is not None
-    rewrite(store.paths.finished, Mark(digest_of(parts), {**mark.plans, **plans}, parts, mark.finished).to_bytes())
+    rewrite(store.paths.finished, Mark(digest_of(parts), mark.plans, parts, mark.finished).to_bytes())
 
 
 def forge(store: RunStore, change: Callable[[pa.Table], pa.Table]) -> None:
@@ -228,7 +228,7 @@ def test_a_stage_that_contradicts_an_earlier_one_is_found(tmp_path: Path) -> Non
 def test_what_a_kill_left_is_listed_and_no_fault(tmp_path: Path) -> None:
     store = drive(tmp_path)
     (store.paths.journal / ".000000009.entry.0123.tmp").write_bytes(b"{")
-    store.paths.plan("4", 99).write_bytes(b"{}")
+    store.paths.plan("4", 99, 0).write_bytes(b"{}")
     result = verified(store)
     assert result.clean
     assert len(result.leftovers) == 2

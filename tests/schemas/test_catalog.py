@@ -21,6 +21,7 @@ from schemas.catalog import (
 )
 from schemas.errors import InvalidInput
 from schemas.job import Composition
+from schemas.text_file import BIDI
 
 HEADER = "prompt_id\tlanguage\tkind\ttext\n"
 ROWS = "en-1\ten\tordinary\tOne day\nzh-1\tzh\tsensitivity\t有一天\n"
@@ -193,13 +194,19 @@ def test_new_and_unused_ids_keep_their_bindings(tmp_path: Path) -> None:
     check_bindings(catalog_of(tmp_path, HEADER + ROWS), {"en-1": hashlib.sha256(b"One day").hexdigest(), "gone": "0" * 64})
 
 
+@pytest.mark.parametrize("code", [0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+def test_controls_of_the_direction_of_writing_are_refused(tmp_path: Path, code: int) -> None:
+    with pytest.raises(InvalidInput, match=f"line 2: text: found the character U\\+{code:04X}, allowed: text without controls"):
+        catalog_of(tmp_path, f"{HEADER}a\ten\tordinary\tone{chr(code)}two\n")
+
+
 @given(st.text(alphabet=st.characters(codec="utf-8"), min_size=1, max_size=50))
 def test_every_text_can_be_written(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     escaped = text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
     path = tmp_path_factory.getbasetemp() / "written.tsv"
     path.write_bytes(f"{HEADER}a\ten\tordinary\t{escaped}\n".encode())
     controls = any((ord(one) < 32 and one not in "\t\n\r") or 127 <= ord(one) < 160 for one in text)
-    if controls or not text.strip():
+    if controls or BIDI.search(text) or not text.strip():
         with pytest.raises(InvalidInput):
             load_catalog(path)
     else:

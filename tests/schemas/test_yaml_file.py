@@ -30,6 +30,10 @@ def test_plain_values_are_read() -> None:
     assert parse_value(text, file="f") == {"a": 1, "b": ["x", 2.5, None, True], "c": {"d": "早"}}
 
 
+def test_what_is_quoted_is_text_however_it_is_spelled() -> None:
+    assert parse_value("a: ['010', \"1:30\", 'yes', \"1_0\"]\n", file="f") == {"a": ["010", "1:30", "yes", "1_0"]}
+
+
 def test_an_empty_text_is_nothing() -> None:
     assert parse_value("", file="f") is None
 
@@ -54,6 +58,27 @@ def test_an_empty_text_is_nothing() -> None:
         ("a: 1\n\tb: 2\n", "line 2", "bad YAML (found character '\\t' that cannot start any token)"),
         ("a:\n  b: 2026-13-01\n", "line 2", "'2026-13-01'"),
         ("a: 1\nb: \x01\n", "line 2", "the character U+0001"),
+        ("a: 1\nb: \u202e1\n", "line 2", "the character U+202E"),
+        ("a: 1 # \u2066 a comment\n", "line 1", "the character U+2066"),
+        *(
+            (f"a: 1\nb: {text}\n", "line 2", f"'{text}'")
+            for text in (
+                "010",
+                "-010",
+                "00",
+                "1:30",
+                "190:20:30",
+                "1_000",
+                "0x1F",
+                "0b11",
+                "1:30.5",
+                ".inf",
+                "-.INF",
+                ".nan",
+                "1_0.5",
+            )
+        ),
+        *((f"a: [1, {text}]\n", "line 1", f"'{text}'") for text in ("yes", "no", "On", "OFF", "Yes")),
     ],
 )
 def test_misleading_forms_are_refused(text: str, line: str, found: str) -> None:
