@@ -120,7 +120,10 @@ def peers(settings: Settings) -> Any:
             continue
         command = [settings.peers_python, "-m", f"benchmarks.peers.{module}", kernels.builtin_checkpoint()]
         repetitions = str(1 if settings.quick else 3)
-        found[module] = run_json([*command, "--threads", *settings.thread_counts, "--repetitions", repetitions])
+        try:
+            found[module] = run_json([*command, "--threads", *settings.thread_counts, "--repetitions", repetitions])
+        except subprocess.CalledProcessError as error:
+            found[module] = {"absent": f"ended with code {error.returncode}"}
     return found
 
 
@@ -134,6 +137,10 @@ MEASUREMENTS: dict[str, Callable[[Settings], Any]] = {
     "full_geometry": full_geometry,
     "peers": peers,
 }
+
+
+def save(results: Any, directory: Path) -> None:
+    (directory / "results.json").write_text(json.dumps(results, indent=1) + "\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -168,14 +175,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results: dict[str, Any] = {"machine": machine.describe(), "quick": options.quick}
     subprocess.run(["make", "-s", "-C", ROOT / "benchmarks" / "native"], check=True)
     settings = Settings(options.threads, options.quick, options.busy, options.scratch, options.peers_python)
+    options.out.mkdir(parents=True, exist_ok=True)
     for name, measure in MEASUREMENTS.items():
         if name in options.only or name == "limits":
             print(f"measuring {name}", file=sys.stderr, flush=True)
             results[name] = measure(settings)
+            save(results, options.out)
     if {"products", "sweep", "full_geometry", "disk"} <= results.keys():
         results["projection"] = project(results)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+        save(results, options.out)
     write_plots(results, options.out)
     if options.out.resolve() == RESULTS.parent:
         publish(results)

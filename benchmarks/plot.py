@@ -75,13 +75,16 @@ def _branch_cost(results: Results) -> Any:
 
 
 def _projection(results: Results) -> Any:
-    """Hours of a 720-order sweep of the real Flash by disk bandwidth."""
+    """Hours of a 720-order sweep of the real Flash by disk bandwidth: lines are the measured host, dashes the larger one."""
     figure, axes = _axes("720 orders of 8 tokens on the real Flash: hours by disk bandwidth (computed)")
-    for name, way in results["projection"]["ways"].items():
-        axes.plot([float(disk) for disk in way["hours"]], list(way["hours"].values()), marker="o", label=name)
+    for host, style in zip(results["projection"]["hosts"], ("-", "--"), strict=True):
+        for colour, (name, way) in enumerate(host["ways"].items()):
+            label = f"{name}, {host['cores']} cores"
+            disks = [float(disk) for disk in way["hours"]]
+            axes.plot(disks, list(way["hours"].values()), style, color=f"C{colour}", marker=".", label=label)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("GB/s")
     axes.set_ylabel("hours")
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
     return figure

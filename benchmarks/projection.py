@@ -22,7 +22,10 @@ from typing import Any
 from layouts import flash_config, tensors
 
 DISKS = (0.5, 1.0, 3.0, 7.0, 14.0)
-"""GB/s: a network volume, a SATA disk's best twice over, and three generations of NVMe."""
+"""GB/s: a network volume, a slow local disk, and three generations of NVMe."""
+
+CORES = 32
+"""Of the larger host that the projection is made for, beside the one that was measured."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,10 @@ class Speed:
     fp8_one: float
     fp8_many: float
     overhead: float
+
+    def times(self, factor: float) -> Speed:
+        """On a host with `factor` times the cores, if products were to scale with them."""
+        return Speed(self.fp4_one * factor, self.fp4_many * factor, self.fp8_one * factor, self.fp8_many * factor, self.overhead)
 
     def seconds(self, model: Model, rows: int) -> float:
         """One step of `rows` rows, weights in memory. Rows that share experts count as many where there are more than one."""
@@ -141,23 +148,32 @@ def project(results: Mapping[str, Any]) -> dict[str, Any]:
     model = model_of(flash_config())
     speed = measured_speed(results, model)
     alike = _experts_of_branches(results, model)
-    ways = {
-        "together, routes independent": together(model, speed, sweep, distinct_experts(model, sweep.orders)),
-        "together, routes as alike as measured": together(model, speed, sweep, alike),
-        "one at a time, all from disk": one_at_a_time(model, speed, sweep, dense_in_memory=False),
-        "one at a time, all but routed experts in memory": one_at_a_time(model, speed, sweep, dense_in_memory=True),
-    }
     measured = max(median(row["gb"]) for row in results["disk"]["direct"])
+    disks = sorted({*DISKS, round(measured, 1)})
+    threads = max(row["threads"] for row in results["products"])
     return {
         "orders": sweep.orders,
         "tokens": sweep.tokens,
         "token_bytes": model.token_bytes,
         "overhead": speed.overhead,
-        "ways": {
-            name: {"disk_bytes": cost.disk_bytes, "compute_seconds": cost.compute_seconds}
-            | {"hours": {f"{disk:.1f}": cost.seconds(disk) / 3600 for disk in sorted({*DISKS, round(measured, 1)})}}
-            for name, cost in ways.items()
-        },
+        "hosts": [
+            {"cores": cores, "ways": _ways(model, speed.times(cores / threads), sweep, alike, disks)}
+            for cores in (threads, CORES)
+        ],
+    }
+
+
+def _ways(model: Model, speed: Speed, sweep: Sweep, alike: float, disks: Sequence[float]) -> dict[str, Any]:
+    costs = {
+        "together, routes independent": together(model, speed, sweep, distinct_experts(model, sweep.orders)),
+        "together, routes as alike as measured": together(model, speed, sweep, alike),
+        "one at a time, all from disk": one_at_a_time(model, speed, sweep, dense_in_memory=False),
+        "one at a time, all but routed experts in memory": one_at_a_time(model, speed, sweep, dense_in_memory=True),
+    }
+    return {
+        name: {"disk_bytes": cost.disk_bytes, "compute_seconds": cost.compute_seconds}
+        | {"hours": {f"{disk:.1f}": cost.seconds(disk) / 3600 for disk in disks}}
+        for name, cost in costs.items()
     }
 
 
@@ -168,16 +184,16 @@ def _experts_of_branches(results: Mapping[str, Any], model: Model) -> float:
     return model.experts_per_token * float(most["experts_a_layer"]) / float(one["experts_a_layer"])
 
 
-def lines(projection: Mapping[str, Any]) -> list[Sequence[str]]:
-    """A row a way: name, TB from disk, hours of arithmetic, hours by disk bandwidth."""
+def columns(host: Mapping[str, Any]) -> list[str]:
+    disks = next(iter(host["ways"].values()))["hours"]
+    return [f"{host['cores']} cores", "TB read", "hours computing", *(f"hours at {disk} GB/s" for disk in disks)]
+
+
+def lines(host: Mapping[str, Any]) -> list[list[str]]:
+    """A row a way, to the columns."""
     return [
-        (
-            name,
-            f"{way['disk_bytes'] / 1e12:.2f}",
-            f"{way['compute_seconds'] / 3600:.2f}",
-            *(f"{hours:.2f}" for hours in way["hours"].values()),
-        )
-        for name, way in projection["ways"].items()
+        [name, *(f"{figure:.2f}" for figure in (way["disk_bytes"] / 1e12, way["compute_seconds"] / 3600, *way["hours"].values()))]
+        for name, way in host["ways"].items()
     ]
 
 
@@ -185,11 +201,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
     options = parser.parse_args()
-    found = project(json.loads(options.results.read_text()))
-    disks = next(iter(found["ways"].values()))["hours"]
-    header = ("", "TB", "hours computing", *(f"at {disk} GB/s" for disk in disks))
-    for line in (header, *lines(found)):
-        print(f"{line[0]:50}", *(f"{cell:>16}" for cell in line[1:]))
+    for host in project(json.loads(options.results.read_text()))["hosts"]:
+        for name, *cells in (columns(host), *lines(host)):
+            print(f"{name:50}", *(f"{cell:>18}" for cell in cells))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from benchmarks import figures
 from benchmarks.figures import Results
-from benchmarks.projection import lines
+from benchmarks.projection import columns, lines
 
 Line = Sequence[str]
 
@@ -49,11 +49,9 @@ def sections(results: Results) -> list[Section]:
         "branches": ("Bytes a branch", ("", "after the fork", "with its tokens", "a copied state"), _branches),
         "full_geometry": ("One token at the full Flash geometry, sparse zeros", ("", ""), _full_geometry),
     }
-    found = [Section(title, columns, list(rows(results))) for name, (title, columns, rows) in makers.items() if name in results]
-    if "projection" in results:
-        disks = next(iter(results["projection"]["ways"].values()))["hours"]
-        columns = ("", "TB read", "hours computing", *(f"hours at {disk} GB/s" for disk in disks))
-        found.append(Section("720 orders of 8 tokens on the real Flash, computed", columns, lines(results["projection"])))
+    found = [Section(title, heads, list(rows(results))) for name, (title, heads, rows) in makers.items() if name in results]
+    for host in results.get("projection", {}).get("hosts", ()):
+        found.append(Section("720 orders of 8 tokens on the real Flash, computed", columns(host), lines(host)))
     return found
 
 

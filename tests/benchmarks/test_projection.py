@@ -73,12 +73,15 @@ def test_speed_comes_from_medians_and_the_token_that_was_timed() -> None:
 
 def test_a_projection_names_every_way_at_every_disk() -> None:
     found = projection.project(results())
-    assert len(found["ways"]) == 4
-    assert all(list(way["hours"]) == ["0.5", "1.0", "2.0", "3.0", "7.0", "14.0"] for way in found["ways"].values())
-    read = {name: way["disk_bytes"] for name, way in found["ways"].items()}
-    assert (
-        read["together, routes as alike as measured"]
-        < read["together, routes independent"]
-        < read["one at a time, all from disk"]
-    )
-    assert len(projection.lines(found)) == 4
+    measured, larger = found["hosts"]
+    assert (measured["cores"], larger["cores"]) == (2, projection.CORES)
+    for host in (measured, larger):
+        assert len(projection.lines(host)) == len(host["ways"]) == 4
+        assert all(list(way["hours"]) == ["0.5", "1.0", "2.0", "3.0", "7.0", "14.0"] for way in host["ways"].values())
+        assert {len(line) for line in (projection.columns(host), *projection.lines(host))} == {9}
+        read = {name: way["disk_bytes"] for name, way in host["ways"].items()}
+        assert read["together, routes as alike as measured"] < read["together, routes independent"]
+        assert read["together, routes independent"] < read["one at a time, all but routed experts in memory"] / 10
+    way = "together, routes independent"
+    assert measured["ways"][way]["disk_bytes"] == larger["ways"][way]["disk_bytes"]
+    assert measured["ways"][way]["compute_seconds"] == pytest.approx(16 * larger["ways"][way]["compute_seconds"])
