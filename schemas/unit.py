@@ -35,7 +35,7 @@ class Unit:
 
     @property
     def preimage(self) -> str:
-        """Canonical JSON of `meaning`: sorted keys, no spaces, UTF-8, no NaN."""
+        """Canonical JSON of `meaning`: sorted keys, no spaces, UTF-8, no NaN. Not kept: a plan may have 100,000 units."""
         return json.dumps(self.meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
     @cached_property
