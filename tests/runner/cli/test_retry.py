@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -17,6 +18,7 @@ from runner.claim import Claim
 from runner.protocols import breadth
 from runner.retry_request import RetryRequest
 from runner.run import open_run
+from runner.stage_work import STRIKES
 from runner.store import RunStore
 from schemas.unit import Unit, UnitResult
 
@@ -60,6 +62,31 @@ def test_a_unit_that_fails_again_is_set_aside_again(run: Command, monkeypatch: p
     break_prompt(monkeypatch, "zh-1")
     run("submit", "job.yaml", "--address", "inline")
     assert run("retry", "runs/small", "--failed", "--address", "inline").code == 3
+
+
+def test_a_stopped_run_goes_on_with_what_was_set_aside_and_with_the_rest(
+    run: Command, submitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = run("verify", submitted, "--json").json["dataset_digest"]
+    execute = breadth.execute
+    tries: list[str] = []
+
+    def broken(session: Session, units: Sequence[Unit]) -> list[UnitResult]:
+        tries.append(units[0].prompt_id)
+        if tries.count("en-1") == STRIKES:
+            os.kill(os.getpid(), signal.SIGINT)
+        if units[0].prompt_id == "en-1":
+            raise RuntimeError("the cause is there")
+        return execute(session, units)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(breadth, "execute", broken)
+        options = ("--address", "inline", "--run-dir", "other", "--set", "execution.batch=1")
+        assert run("submit", "job.yaml", *options).code == 130
+    stopped = run("status", "other", "--json").json
+    assert (stopped["state"], len(stopped["set_aside"])) == ("unfinished", 1)
+    assert run("retry", "other", "--failed", "--address", "inline").code == 0
+    assert run("verify", "other", "--json").json["dataset_digest"] == digest
 
 
 def fail_once(run: Command, monkeypatch: pytest.MonkeyPatch) -> RunStore:
