@@ -25,7 +25,10 @@ STRIKES = 3
 """A unit is set aside when this many leases with it crashed, overran, ran out of memory or raised; the last had it alone."""
 
 INFRASTRUCTURE_BUDGET = 20
-"""Losses of hosts or network in a row, without a result between them, before the run gives up."""
+"""Losses of workers to hosts or network in a row, without a result between them, before the run gives up: at least so many."""
+
+LOSSES_PER_WORKER = 5
+"""And so many for each worker there was: one host takes all of its workers along at once."""
 
 LOSSES_BEFORE_LAST = 2
 """Losses of a host with a unit in hand after which it waits for all others: it may be what the hosts are lost of."""
@@ -74,6 +77,7 @@ class StageWork:
         self._strikes: Counter[str] = Counter()
         self._unit_losses: Counter[str] = Counter()
         self._losses = 0
+        self._most_workers = 0
 
     def run(self, todo: Sequence[Unit], *, largest: int, first_lease: int) -> int:
         """Work off `todo` and what is cleared meanwhile, in leases of at most `largest` units; returns the next free lease ID."""
@@ -119,7 +123,9 @@ class StageWork:
 
     def _hand_out(self) -> None:
         while self._queue and self._executor.slots() and not self._interrupt.requested:
-            lease = self._queue.take(workers=len(self._executor.workers()))
+            workers = len(self._executor.workers())
+            self._most_workers = max(self._most_workers, workers)
+            lease = self._queue.take(workers)
             self._telemetry.leased(self._in_flight.add(lease, self._executor.submit(lease)))
 
     def _take_in(self, answers: Sequence[Done | Failed]) -> None:
@@ -166,7 +172,7 @@ class StageWork:
 
     def _lost(self, answer: Failed) -> None:
         self._losses += 1
-        if self._losses > INFRASTRUCTURE_BUDGET:
+        if self._losses > max(INFRASTRUCTURE_BUDGET, LOSSES_PER_WORKER * self._most_workers):
             raise ClusterUnreachable(f"{self._losses} workers lost in a row without a result; the last: {answer.error}")
         units = answer.lease.units
         self._unit_losses.update(unit.key for unit in units)

@@ -164,6 +164,14 @@ def test_losses_with_results_between_them_do_not_add_up(tmp_path: Path) -> None:
     assert len(store.units("4")) == 30
 
 
+def test_a_host_takes_all_its_workers_along_and_the_run_goes_on(tmp_path: Path) -> None:
+    workers = 3 * INFRASTRUCTURE_BUDGET
+    losses = iter(range(workers))
+    executor = DirectedExecutor(workers, trouble=lambda lease: "infrastructure" if next(losses, None) is not None else None)
+    store = drive(tmp_path, executor, about=experiment(prompts=2 * workers, batch=1))
+    assert len(store.units("4")) == 2 * workers
+
+
 def test_endless_losses_end_the_run(tmp_path: Path) -> None:
     executor = DirectedExecutor(trouble=lambda lease: "infrastructure")
     with pytest.raises(ClusterUnreachable, match=f"{INFRASTRUCTURE_BUDGET + 1} workers lost in a row"):
