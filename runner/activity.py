@@ -119,7 +119,8 @@ class Activity:
             case "joined":
                 self._host(event["host"]).workers.add(event["worker"])
             case "left":
-                self._host(event["host"]).workers.discard(event["worker"])
+                if event["host"]:  # it had joined
+                    self._host(event["host"]).workers.discard(event["worker"])
             case "leased":
                 self.in_hand[event["lease"]] = InHand(event["host"], len(event["units"]), self._last)
             case "done":

@@ -79,6 +79,10 @@ def test_a_new_driver_has_nothing_in_flight_and_a_retry_takes_failures_back() ->
     assert activity.stage.failed == 0
 
 
+def test_a_worker_that_did_not_start_is_on_no_host() -> None:
+    assert not active(at(1, "left", worker="w0", host="", reason="did not start: no such file")).hosts
+
+
 @pytest.mark.parametrize("odd", [{}, {"event": "done"}, at(1, "done"), at(1, "done", lease=[], stage="s"), at(1, "unheard-of")])
 def test_what_is_not_understood_is_passed_over(odd: dict[str, Any]) -> None:
     assert active(odd, PLANNED).stage is not None
