@@ -56,14 +56,18 @@ SCHEMA = pa.schema(
 
 
 class Executed:
-    """Seconds inside `execute` so far, which are the workers' and not the driver's."""
+    """Seconds inside `execute` so far, which are the workers' and not the driver's; peak memory when it was called first."""
 
     seconds = 0.0
+    planned_mib = 0.0
+    sleep = 0.0
 
 
 def execute(session: Session, units: Sequence[Unit]) -> list[UnitResult]:
     """One row a unit, as a protocol would return it."""
     began = time.perf_counter()
+    Executed.planned_mib = Executed.planned_mib or peak_mib()
+    time.sleep(Executed.sleep * len(units))
     results = []
     for unit in units:
         row = {
@@ -175,7 +179,7 @@ class Bench:
             "seconds": self.seconds,
             "entries": entries,
             "driver_ms_per_unit": 1000 * driver / units,
-            "peak_mib": {"prompts only": before, "after commits": driven, "in all": peak_mib()},
+            "peak_mib": {"prompts": before, "plan": Executed.planned_mib, "commits": driven, "all": peak_mib()},
         }
 
     def verified(self) -> None:
@@ -193,15 +197,18 @@ def main() -> None:
     parser.add_argument("--units", type=int, nargs="+", default=[1_000, 10_000, 100_000])
     parser.add_argument("--root", help="where the runs lie, a folder or s3://bucket/prefix; a temporary folder if left out")
     parser.add_argument("--seconds-per-unit", type=float, default=0.05)
+    parser.add_argument("--sleep", action="store_true", help="have units really take so long")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
+        Executed.sleep = options.seconds_per_unit if options.sleep else 0.0
         print(json.dumps(Bench(location(options.root), options.units[0]).measure()))
         return
     with tempfile.TemporaryDirectory() as scratch:
         for units in options.units:
             root = f"{options.root or scratch}/{units}"
             command = [sys.executable, "-m", "benchmarks.storage", "--one", "--units", str(units), "--root", root]
+            command += ["--seconds-per-unit", str(options.seconds_per_unit), *(["--sleep"] if options.sleep else [])]
             found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
             tell(found, options.seconds_per_unit)
 
@@ -213,7 +220,7 @@ def tell(found: dict[str, Any], seconds_per_unit: float) -> None:
     print(f"  driver  {milliseconds:.3f} ms a unit: {share:.2%} of a run whose units take {seconds_per_unit:g} s")
     for name, seconds in found["seconds"].items():
         print(f"  {name:20} {seconds:8.2f} s {1000 * seconds / found['units']:8.3f} ms a unit")
-    print("  peak    " + ", ".join(f"{name} {mib:.0f} MiB" for name, mib in found["peak_mib"].items()))
+    print("  peak after " + ", ".join(f"{name} {mib:.0f} MiB" for name, mib in found["peak_mib"].items()))
 
 
 if __name__ == "__main__":

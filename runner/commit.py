@@ -27,6 +27,9 @@ GROUP_SECONDS = 2.0
 GROUP_BYTES = 16 << 20
 """Rows in memory that are enough for a group."""
 
+GROUP_UNITS = 4096
+"""Units that are enough for a group, however short their rows: a table takes memory beside them."""
+
 
 class Committer:
     """Takes results as they come and commits them in groups. Precondition: the store was recovered by the claim's holder.
@@ -79,7 +82,8 @@ class Committer:
         """Whether what waits should wait no longer."""
         if not self._waiting:
             return False
-        return self._bytes >= GROUP_BYTES or self._clock() - self._since >= self._group_seconds
+        enough = self._bytes >= GROUP_BYTES or len(self._waiting) >= GROUP_UNITS
+        return enough or self._clock() - self._since >= self._group_seconds
 
     def commit(self) -> Collection[str]:
         """Commit what waits, as one entry; returns the keys of the units that are done now and were not before."""

@@ -102,6 +102,7 @@ class Driver:
         write_plan(self._store, stage, planned)
         self._telemetry.planned(stage, Counter(unit.reason for unit in planned))
         todo = [one.unit for one in planned if one.reason in ("new", "stale")]
+        del planned  # there may be many
         if not todo:
             return
         if not self._started:

@@ -47,7 +47,7 @@ class EventsReader:
 
 
 def read_events(storage: Storage, path: PurePath) -> Iterator[dict[str, Any]]:
-    """Events of the log at `path`, oldest first; lines that a kill tore are passed over."""
+    """Events of the log at `path`, oldest first; lines that are none are passed over, as a kill tears them."""
     return _parsed(storage.read_appended(path))
 
 
@@ -57,5 +57,5 @@ def _parsed(data: bytes) -> Iterator[dict[str, Any]]:
             event = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(event, dict):
+        if isinstance(event, dict) and isinstance(event.get("event"), str):
             yield event

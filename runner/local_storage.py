@@ -169,13 +169,17 @@ class FileAppender:
     """Appends to the file at `path`, which need not be there."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, FILE_MODE)
         end = os.fstat(self._descriptor).st_size
         if end and os.pread(self._descriptor, 1, end - 1) != b"\n":
             os.write(self._descriptor, b"\n")  # behind a torn line, which otherwise would take the next one along
 
     def write(self, data: bytes) -> None:
-        os.write(self._descriptor, data)
+        try:
+            os.write(self._descriptor, data)
+        except OSError as error:  # os.write knows no name
+            raise OSError(error.errno, error.strerror, str(self._path)) from error
 
     def close(self) -> None:
         os.close(self._descriptor)

@@ -1,34 +1,64 @@
 """The plan of a stage: every unit written down before any runs, each with the reason why it will run or not.
 
 new: not done. done: committed. failed: set aside after strikes. stale: this run planned the same unit of the stage with another
-meaning before; the fields that changed are named, so that nobody has to guess why finished work runs again.
+meaning before; the fields that changed are named with what they were, so that nobody has to guess why finished work runs again.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from runner.checked_json import canonical_json
+from runner.failure import Failure
 from runner.store import RunStore
 from schemas.unit import Unit
 
 PART_UNITS = 1 << 13
 """Units in one file of a plan, so that no plan has to be in memory whole."""
 
+NOTHING = "nothing"
+
+LONGEST = 24
+"""Characters of a value that a line shows."""
+
 Reason = Literal["new", "done", "failed", "stale"]
+
+
+class Change(NamedTuple):
+    """A field of a meaning by its dotted name, and its values as JSON, "nothing" where a meaning lacks it."""
+
+    field: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.field} changed from {_short(self.before)} to {_short(self.after)}"
 
 
 @dataclass(frozen=True)
 class PlannedUnit:
-    """A unit and why it will run (new, stale) or not (done, failed). changed: dotted names of a stale unit's changed fields."""
+    """A unit and why it will run (new, stale) or not (done, failed). changes: of a stale unit. failure: of one set aside."""
 
     unit: Unit
     reason: Reason
-    changed: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    failure: Failure | None = None
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """Dotted names of a stale unit's changed fields."""
+        return tuple(change.field for change in self.changes)
+
+    @property
+    def why(self) -> str:
+        """What else there is to say of the reason."""
+        if self.failure is not None:
+            return f"{self.failure.kind} after {self.failure.strikes} tries: {self.failure.error}"
+        return ", ".join(map(str, self.changes))
 
     def as_line(self) -> dict[str, Any]:
         return {
@@ -56,9 +86,9 @@ def plan_stage(store: RunStore, stage: str, units: Sequence[Unit]) -> list[Plann
         if unit.key in committed:
             planned.append(PlannedUnit(unit, "done"))
         elif unit.key in failed:
-            planned.append(PlannedUnit(unit, "failed"))
+            planned.append(PlannedUnit(unit, "failed", failure=failed[unit.key]))
         elif gone[unit.prompt_id]:
-            planned.append(PlannedUnit(unit, "stale", changed_fields(gone[unit.prompt_id].pop(0), unit.meaning)))
+            planned.append(PlannedUnit(unit, "stale", changes(gone[unit.prompt_id].popleft(), unit.meaning)))
         else:
             planned.append(PlannedUnit(unit, "new"))
     return planned
@@ -85,23 +115,32 @@ def write_plan(store: RunStore, stage: str, planned: Sequence[PlannedUnit]) -> N
 
 def changed_fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
     """Dotted names of the fields in which two meanings differ, sorted; a field that only one has counts."""
-    flat_before, flat_after = _flat(before), _flat(after)
-    names = flat_before.keys() | flat_after.keys()
-    missing = object()
-    return tuple(sorted(name for name in names if flat_before.get(name, missing) != flat_after.get(name, missing)))
+    return tuple(change.field for change in changes(before, after))
 
 
-def _gone(lines: Iterable[Mapping[str, Any]], keys: set[str]) -> defaultdict[str, list[Mapping[str, Any]]]:
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
+    """The same with what the values were and are."""
+    was, now = ({name: canonical_json(value) for name, value in _flat(one).items()} for one in (before, after))
+    names = sorted(name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
+    return tuple(Change(name, was.get(name, NOTHING), now.get(name, NOTHING)) for name in names)
+
+
+def _gone(lines: Iterable[Mapping[str, Any]], keys: set[str]) -> defaultdict[str, deque[Mapping[str, Any]]]:
     """Prompt ID -> meanings that were planned before and are not any more.
 
     The nth new unit of a prompt is compared with the nth that is gone: plans have a fixed order, so a changed parameter leaves
     the places alone, and the pairing is linear in the number of units.
     """
-    gone: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    gone: defaultdict[str, deque[Mapping[str, Any]]] = defaultdict(deque)
     for line in lines:
         if line["unit"] not in keys:
             gone[line["prompt_id"]].append(line["meaning"])
     return gone
+
+
+def _short(value: str) -> str:
+    """A value in a line: digests by their beginning."""
+    return value if len(value) <= LONGEST else f"{value[: LONGEST - 1]}…"
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

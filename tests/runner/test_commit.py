@@ -81,10 +81,13 @@ def test_a_group_waits_no_longer_than_it_may(store: RunStore) -> None:
 
 
 def test_a_group_that_is_large_enough_does_not_wait(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "GROUP_BYTES", 100)
-    committer = Committer(store, group_seconds=60.0)
-    committer.add("4", execute(None, units(store)))
-    assert committer.due()
+    for limit in ("GROUP_BYTES", "GROUP_UNITS"):
+        with monkeypatch.context() as patched:
+            patched.setattr(commit, limit, 6)
+            committer = Committer(store, group_seconds=60.0)
+            committer.add("4", execute(None, units(store)))
+            assert committer.due()
+        assert not committer.due()
 
 
 def test_the_same_result_again_is_no_second_commit(store: RunStore) -> None:  # R01

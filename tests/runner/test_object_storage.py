@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import threading
 from collections.abc import Iterator
 from itertools import count
@@ -12,15 +13,17 @@ import boto3
 import pyarrow.dataset
 import pytest
 from s3_server import BUCKET, FaultyStorage, Killed, forget_clients, new_prefix, s3_server
-from tiny_run import DirectedExecutor, TinyProtocol, complete, dataset, drive, experiment, open_reader, rows
+from tiny_run import DirectedExecutor, TinyProtocol, complete, dataset, drive, execute, experiment, open_reader, rows
 
-from runner import object_storage
+from runner import claim, object_storage, process
+from runner.claim import Claim
+from runner.commit import Committer
 from runner.location import ObjectPath, location
 from runner.object_storage import ObjectStorage
 from runner.paths import RunPaths
 from runner.store import RunStore
 from runner.verify import verify
-from schemas.errors import InvalidInput
+from schemas.errors import InvalidInput, RunBusy
 
 SMALL = experiment(prompts=2)
 
@@ -111,6 +114,52 @@ def test_of_many_creations_at_once_one_succeeds() -> None:
         thread.join()
     assert outcomes.count(True) == 1
     assert len(outcomes) == 8
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claim, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(claim, "EXPIRY_SECONDS", 1.5)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_run_in_an_object_store_has_one_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    paths, storage = RunPaths(new_prefix()), ObjectStorage()
+    with Claim(storage, paths) as first:
+        with pytest.raises(RunBusy, match=f"process {os.getpid()} on host"), Claim(storage, paths):
+            pass
+        with monkeypatch.context() as elsewhere:  # as if this process were one of another machine
+            elsewhere.setattr(process, "_machine", lambda: "another machine")
+            with pytest.raises(RunBusy, match=rf"process {os.getpid()} on host .*, last heard of at "), Claim(storage, paths):
+                pass
+        first.require_held()
+    with Claim(storage, paths) as second:
+        assert second.epoch == first.epoch + 1
+    assert claim.holder(storage, paths) is None
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_driver_that_was_given_up_commits_nothing_to_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    paths, schemas = RunPaths(new_prefix()), TinyProtocol().schemas()
+    units = TinyProtocol().units(experiment(), "4", None)  # type: ignore[arg-type]
+    first, second = RunStore(paths, schemas), RunStore(paths, schemas)
+    with Claim(first.storage, paths) as held:
+        first.recover(held)
+        held._stop.set()  # it renews its claim no more, as if it had been stopped
+        late = Committer(first)
+        late.add("4", execute(None, units))
+        monkeypatch.setattr(process, "_machine", lambda: "another machine")
+        with Claim(second.storage, paths) as taken:
+            second.recover(taken)
+            first._require_held = lambda: None  # it looked just before it was stopped
+            with pytest.raises(RunBusy, match=r"another driver has taken this run over and written 000000002\.entry"):
+                late.commit()
+            with pytest.raises(RunBusy, match="this driver was given up"):
+                held.require_held()
+            committer = Committer(second)
+            committer.add("4", execute(None, units))
+            assert len(committer.commit()) == len(units)
+    assert store_at(paths.root).units("4") == {unit.key for unit in units}
 
 
 def test_names_and_entries_are_those_right_below() -> None:

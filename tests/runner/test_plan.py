@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tiny_run import DirectedExecutor, TinyProtocol, drive, experiment, open_store
 
 from runner.paths import RunPaths
-from runner.plan import changed_fields, plan_stage
+from runner.plan import Change, changed_fields, plan_stage
 from runner.store import RunStore
 from schemas.errors import ClusterUnreachable
 from schemas.unit import Unit
@@ -50,6 +51,32 @@ def test_a_stale_unit_says_which_field_changed(tmp_path: Path) -> None:  # R06
     changed = TinyProtocol(fork={"layer": 6})
     planned = plan_stage(store, "4", changed.units(experiment(), "4", store))
     assert {(unit.reason, unit.changed) for unit in planned} == {("stale", ("parameters.fork.layer",))}
+
+
+def test_a_stale_unit_says_what_its_fields_were(tmp_path: Path) -> None:
+    drive(tmp_path, protocol=TinyProtocol(fork={"layer": 5}, numerics="official", gone=1))
+    store = open_store(tmp_path)
+    about = experiment()
+    prompts = [replace(about.prompts[0], text="another text"), *about.prompts[1:]]
+    changed = TinyProtocol(fork={"layer": 6}, numerics="fp32")
+    planned = plan_stage(store, "4", changed.units(replace(about, prompts=prompts), "4", store))
+    fork = Change("parameters.fork.layer", "5", "6")
+    numerics = Change("parameters.numerics", '"official"', '"fp32"')
+    gone = Change("parameters.gone", "1", "nothing")
+    assert planned[1].changes == (fork, gone, numerics)
+    assert planned[1].why.startswith("parameters.fork.layer changed from 5 to 6, parameters.gone changed from 1 to nothing, ")
+    assert planned[0].changed == ("parameters.fork.layer", "parameters.gone", "parameters.numerics", "prompt")
+    assert "prompt changed from" in planned[0].why
+    assert "…" in planned[0].why
+
+
+def test_a_unit_that_is_set_aside_says_why(tmp_path: Path) -> None:
+    drive(tmp_path, DirectedExecutor(trouble=lambda lease: "crash" if lease.units[0].prompt_id == "p0" else None))
+    store = open_store(tmp_path)
+    planned = plan_stage(store, "4", TinyProtocol().units(experiment(), "4", store))
+    assert [(one.unit.prompt_id, one.why) for one in planned if one.reason == "failed"] == [
+        ("p0", "crash after 3 tries: crash in lease")
+    ]
 
 
 def test_an_added_prompt_makes_no_other_unit_stale(tmp_path: Path) -> None:

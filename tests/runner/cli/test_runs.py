@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -222,17 +223,50 @@ def test_a_run_with_a_driver_is_busy(run: Command, submitted: Path) -> None:
     assert f"process {os.getpid()} on host" in ended.err
 
 
-def test_a_full_disk_is_one_line_and_loses_nothing(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: Disk, source: Path, target: Path) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO])
+@pytest.mark.parametrize(
+    "refused", ["claims/000000001.json", "journal/000000001.entry", "journal/000000003.entry", "finished.json"]
+)
+def test_what_the_disk_refuses_is_one_line_and_loses_nothing(
+    run: Command, monkeypatch: pytest.MonkeyPatch, code: int, refused: str
+) -> None:
+    """Before the run, at its first commit, and when it is all but done."""
+    link = Disk.link
+
+    def refusing(self: Disk, source: Path, target: Path) -> None:
+        if str(target).endswith(refused):
+            raise OSError(code, os.strerror(code), str(target))
+        link(self, source, target)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Disk, "link", full)
+        patched.setattr(Disk, "link", refusing)
         ended = run("submit", "job.yaml", "--address", "inline")
     assert ended.code == 1
-    assert ended.err.splitlines()[-1] == "runner: runs/small/claims/000000001.json: No space left on device"
+    assert ended.err.splitlines()[-1] == f"runner: runs/small/{refused}: {os.strerror(code)}"
     assert "Traceback" not in ended.err
+    if Path("runs/small/run.json").exists():
+        assert run("verify", "runs/small").code == 0
     assert run("submit", "job.yaml", "--address", "inline").code == 0
+    assert run("verify", "runs/small", "--json").json["leftovers"] == []
+
+
+def damages(event: dict[str, object]) -> Iterator[dict[str, object]]:
+    """The event less each of its fields, and with each of another type."""
+    for name in event:
+        yield {key: value for key, value in event.items() if key != name}
+        for other in (None, [], {}, "x", -1, [[1]], {"a": 1}):
+            yield event | {name: other}
+
+
+def test_a_damaged_events_log_stops_no_command(run: Command, submitted: Path) -> None:
+    log = submitted / "events.log"
+    events = {event["event"]: event for event in map(json.loads, log.read_text("utf-8").splitlines())}
+    events["set_aside"] = {"event": "set_aside", "time": "x", "stage": "horizon-2", "prompt_id": "en-1", "strikes": 3}
+    lines = [json.dumps(damaged) for event in events.values() for damaged in damages(event)]
+    log.write_bytes("\n".join(lines).encode() + b'\n[]\n1\n{"event"\n\xff\n' + b"[" * 100_000 + b"\n")
+    for command in (("status",), ("status", "--json"), ("status", "--watch"), ("logs",), ("logs", "--json"), ("export",)):
+        ended = run(command[0], submitted, *command[1:])
+        assert ended.code == 0, (command, ended.err[-300:])
 
 
 def test_show_prints_native_and_branch_with_their_tokens(run: Command, submitted: Path) -> None:
@@ -280,7 +314,14 @@ def test_show_lists_every_prompt(run: Command, submitted: Path) -> None:
 def test_plan_tells_why_units_are_stale(run: Command, submitted: Path) -> None:  # R06
     assert "3" in run("plan", "job.yaml").out
     out = run("plan", "job.yaml", "--set", "fork.layer=4").out
-    assert "stage horizon-2: 3 units are stale: parameters.fork.layer changed" in out
+    assert "stage horizon-2: 3 units are stale: parameters.fork.layer changed from 5 to 4" in out
+    catalog = Path("prompts.tsv").read_text("utf-8")
+    Path("prompts.tsv").write_text(catalog.replace("why the sheep", "why the ships"), "utf-8")
+    out = run("plan", "job.yaml", "--units").out
+    assert "stage horizon-2: 1 units are stale: prompt_sha256 changed from" in out
+    assert [line.split("│")[4].strip() for line in out.splitlines() if "en-1" in line] == ["stale"]
+    assert [line.split("│")[4].strip() for line in out.splitlines() if "zh-1" in line] == ["done"]
+    Path("prompts.tsv").write_text(catalog, "utf-8")
     units = run("plan", "job.yaml", "--json").json["stages"]["horizon-2"]
     assert [unit["reason"] for unit in units] == ["done"] * 3
 
