@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import yaml
 
@@ -27,10 +28,10 @@ DASHBOARD_PORT = 8265
 LAUNCHER = Path(__file__).parents[2] / "cluster.yaml"
 
 
-def health_settings() -> dict[str, str]:
-    """How a head started by `ray up cluster.yaml` watches its nodes: environment variables."""
-    commands = " ".join(yaml.safe_load(LAUNCHER.read_text())["head_start_ray_commands"])
-    return dict(re.findall(r"(RAY_health_check_\w+)=(\d+)", commands))
+def settings(kind: Literal["head", "worker"]) -> dict[str, str]:
+    """How `ray up cluster.yaml` has nodes of a kind watch each other: environment variables."""
+    commands = " ".join(yaml.safe_load(LAUNCHER.read_text())[f"{kind}_start_ray_commands"])
+    return dict(re.findall(r"(RAY_\w+_ms|RAY_\w+_threshold)=(\d+)", commands))
 
 
 PATIENCE_SECONDS = 60.0
@@ -133,7 +134,7 @@ class Hosts:
             with log.open("wb") as output:
                 shell = subprocess.Popen(
                     ["ip", "netns", "exec", self._namespace(host), *own, "sh", "-ec", "\n".join(script), *ray],
-                    env=self.environment | health_settings(),
+                    env=self.environment | settings("head" if host == 0 else "worker"),
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,

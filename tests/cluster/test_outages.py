@@ -19,7 +19,7 @@ from hosts import Hosts
 CUT_SECONDS = 20.0
 
 RUNS = {
-    "breadth": ("breadth.yaml", "horizons=[8,16,32,150]"),
+    "breadth": ("breadth.yaml", "horizons=[8,16,120]"),
     "sweep": ("sweep.yaml", "horizon=64", "block=12"),
 }
 
