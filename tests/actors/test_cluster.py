@@ -109,8 +109,10 @@ def test_interrupt_of_the_process_group_leaves_the_work_to_the_driver(driver: su
 
 @pytest.mark.slow
 def test_embedded_cluster_is_private_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)  # of some cluster; no worker is to have it in its environment
     before = {name: value for name, value in os.environ.items() if name.startswith("RAY_")}
     cluster = Cluster.embed(2)
+    assert "RAY_AUTH_TOKEN" not in os.environ
     directory = Path(os.environ["RAY_TMPDIR"])
     token = Path(os.environ["RAY_AUTH_TOKEN_PATH"])
     assert os.environ["RAY_AUTH_MODE"] == "token"

@@ -55,6 +55,14 @@ def test_other_checkpoint_or_tokenizer_is_invalid_input(what: str) -> None:
     assert "w0 on alpha, w1 on beta" in error.value.allowed
 
 
+def test_other_weights_behind_the_same_headers_are_told_apart_where_they_are_known() -> None:
+    known = [replace(report, checkpoint_content="1" * 64) for report in (FIRST, SECOND)]
+    admit([*known, THIRD])
+    with pytest.raises(InvalidInput) as error:
+        admit([*known, replace(THIRD, checkpoint_content="2" * 64)])
+    assert (error.value.file, error.value.key, error.value.found) == ("checkpoint", "content", "w2 on gamma has 222222222222")
+
+
 @pytest.mark.parametrize(
     ("changed", "what"),
     [("build_id", "kernel build"), ("checkpoint_identity", "checkpoint"), ("tokenizer_identity", "tokenizer")],
