@@ -79,10 +79,14 @@ class RunStore:
         Raises InvalidInput for a damaged plan: a kill leaves it whole.
         """
         allowed = "the plan as runner wrote it"
-        for path, part in zip(self.plan_paths(stage), self.plans()[stage].files if stage in self.plans() else (), strict=True):
+        plan = self.plans().get(stage, Plan([], 0))
+        for path, part in zip(self.plan_paths(stage), plan.files, strict=True):
             try:
                 data = self.storage.read(path)
             except FileNotFoundError:
+                if part is plan.files[0] and self._replanned(stage, plan):
+                    yield from self.planned(stage)
+                    return
                 raise InvalidInput(str(path), "", "no such file", allowed) from None
             found = hashlib.sha256(data).hexdigest()
             if found != part.sha256:
@@ -93,6 +97,11 @@ class RunStore:
                     yield {name: line[name] for name in ("unit", "prompt_id", "meaning")}
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise InvalidInput(str(path), "", f"a damaged plan ({error})", allowed) from None
+
+    def _replanned(self, stage: str, plan: Plan) -> bool:
+        """Whether a driver has planned the stage anew since this reader looked, and removed the plan that it knows."""
+        self.refresh()
+        return self.plans().get(stage) != plan
 
     def planned_keys(self, stage: str) -> Sequence[str]:
         """Keys of the stage's planned units in dataset order. Those of the stage that was asked for last are kept."""

@@ -72,6 +72,15 @@ def test_a_plan_of_many_parts_reads_as_one(tmp_path: Path, monkeypatch: pytest.M
     assert not store.orphans()
 
 
+def test_a_reader_whose_plan_was_replaced_reads_the_new_one(tmp_path: Path) -> None:
+    reader = open_reader(drive(tmp_path))
+    before = reader.plan_paths("4")
+    drive(tmp_path)
+    assert not before[0].exists()
+    assert len(reader.planned_keys("4")) == 6
+    assert reader.plan_paths("4") != before
+
+
 def test_parts_are_cut_by_rows_and_by_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runner.dataset.PART_ROWS", 4)
     about = experiment(prompts=9, batch=3)

@@ -288,6 +288,31 @@ def test_a_directory_that_holds_something_else_is_left_alone(run: Command) -> No
     assert [path.name for path in Path("home").iterdir()] == ["letter.txt"]
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o722])
+def test_a_directory_that_everybody_may_write_to_is_no_place_for_a_run(run: Command, submitted: Path, mode: int) -> None:
+    Path("open").mkdir()
+    for root in (Path("open"), submitted):
+        root.chmod(mode)
+        ended = run("submit", "job.yaml", "--address", "inline", "--run-dir", root)
+        assert ended.code == 2
+        assert f"{root}: found mode {mode:04o}, allowed: a run's directory, to which not everybody may write" in ended.err
+        assert run("resume", root, "--address", "inline").code == 2
+    assert list(Path("open").iterdir()) == []
+
+
+def test_a_run_of_another_format_is_one_line(run: Command, submitted: Path) -> None:
+    record = submitted / "run.json"
+    for other in (1, 3, "2", None):
+        content = json.loads(record.read_text()) | {"format": other, "added later": 1}
+        record.write_text(json.dumps(content))
+        for command in ("status", "resume", "verify", "show"):
+            ended = run(command, submitted)
+            assert ended.code == 2
+            assert ended.err.count("\n") == 1
+            assert "run.json: format: found " in ended.err
+            assert "allowed: 2, the only one that this release reads" in ended.err
+
+
 def test_a_bug_shows_its_traceback_and_ends_with_1(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(path: object) -> None:
         raise KeyError("a bug")
