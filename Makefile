@@ -42,6 +42,7 @@ lint: $(VENV)/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(CXX) -std=c++20 -fsyntax-only -Wall -Wextra -Werror -DRUNNER_BUILD_ID='""' $$($(BIN)/python -m pybind11 --includes) -Ikernels/src kernels/src/bindings/*.cpp
+	$(CXX) -std=c++20 -fsyntax-only -Wall -Wextra -Werror -Ikernels/src -Ibenchmarks/native benchmarks/native/*.cpp
 
 # What the machine could do, what we do with it, what others do: a table, results.json and plots (docs/performance.md). On an idle machine.
 bench: $(VENV)/installed-bench
