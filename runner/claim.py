@@ -107,7 +107,10 @@ class Claim:
         try:
             locked, self._unlock = self._storage.lock(self._paths.root)
         except BlockingIOError:
-            raise self._busy(holder(self._storage, self._paths) or _UNNAMED) from None
+            found = holder(self._storage, self._paths) or _UNNAMED
+            if found is _UNNAMED or found.process.is_here():
+                raise self._busy(found) from None
+            locked = False  # a lock that holds between machines, too, whose server does not know yet what the counter shows
         try:
             self._acquire(locked)
         except BaseException:

@@ -151,6 +151,24 @@ def test_a_stopped_driver_of_another_machine_is_given_up_and_finds_out(other: Ot
     assert holder(Lockless(), paths) is None
 
 
+@pytest.mark.parametrize("other", ["elsewhere"], indirect=True)
+def test_a_lock_that_a_dead_machine_has_left_is_no_sign_of_life(other: Other, paths: RunPaths) -> None:
+    class Locked(Lockless):
+        """A file system whose server has not yet given up the lock of a client that is gone."""
+
+        def lock(self, root: object) -> tuple[bool, object]:
+            raise BlockingIOError(11, "locked", str(root))
+
+        def is_locked(self, root: object) -> bool:
+            return True
+
+    with pytest.raises(RunBusy, match=f"process {other.process.pid} on host"), Claim(Locked(), paths):
+        pass
+    other.process.send_signal(signal.SIGSTOP)
+    with Claim(Locked(), paths) as held:
+        assert held.epoch == 2
+
+
 @pytest.mark.parametrize("other", ["here"], indirect=True)
 def test_a_stopped_driver_of_this_machine_lives(other: Other, paths: RunPaths) -> None:
     other.process.send_signal(signal.SIGSTOP)
