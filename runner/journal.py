@@ -72,10 +72,10 @@ class Journal:
         for number, name in zip(numbers, names, strict=True):
             if name != self._paths.entry(number).name:
                 raise InvalidInput(str(self._paths.journal), "", name, f"{self._paths.entry(number).name}, the next number")
-        if self._storage.parallel_reads == 1:
+        if self._storage.parallel == 1:
             yield from map(self._head, numbers)
             return
-        with ThreadPoolExecutor(self._storage.parallel_reads) as threads:
+        with ThreadPoolExecutor(self._storage.parallel) as threads:
             for first in range(0, len(numbers), _AHEAD):
                 yield from threads.map(self._head, numbers[first : first + _AHEAD])
 

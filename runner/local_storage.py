@@ -23,7 +23,7 @@ _PATIENCE_SECONDS = 0.5
 class LocalStorage:
     """Files of a file system, written through `disk`."""
 
-    parallel_reads = 1
+    parallel = 1
 
     def __init__(self, disk: Disk | None = None) -> None:
         self._disk = disk or Disk()

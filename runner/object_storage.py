@@ -37,7 +37,7 @@ _APPEND_BYTES = 1 << 16
 class ObjectStorage:
     """Objects of one S3 endpoint. Raises InvalidInput when boto3 is not installed."""
 
-    parallel_reads = 16
+    parallel = 16
 
     def __init__(self) -> None:
         self._client = _client()

@@ -25,9 +25,9 @@ from runner.run_record import RunRecord
 from runner.storage import Storage, storage_at
 from runner.store import RunStore
 from runner.telemetry import Telemetry
-from runner.verdict import Verdict, finish, require_marked, require_no_finding, verdict
+from runner.verdict import Verdict, finish, require_marked, require_no_finding, verdict, write_dataset
 from schemas.catalog import Catalog, parse_catalog
-from schemas.errors import InvalidInput
+from schemas.errors import InvalidInput, UnitsFailed
 from schemas.job_file import JobFile
 
 INLINE = "inline"
@@ -110,13 +110,22 @@ def carry_out(
                         telemetry=Telemetry(events, progress, _metrics(executor, paths, prepared)),
                         interrupt=interrupt,
                     )
-                    driver.run()
+                    _run_driver(driver, run)
                 finish(run.store, run.stages())
     run = _begin(prepared, storage, paths)
     if run.store.orphans():  # its driver was killed after its last word
         with Claim(storage, paths, notice=notice) as claim:
             run.store.recover(claim)
     return run
+
+
+def _run_driver(driver: Driver, run: Run) -> None:
+    """Work off what can be. Where units that are set aside bar the rest, what is there can be read all the same."""
+    try:
+        driver.run()
+    except UnitsFailed:
+        write_dataset(run.store, run.stages())
+        raise
 
 
 def make_executor(prepared: Prepared, address: str | None) -> Executor:

@@ -24,10 +24,10 @@ class Appender(Protocol):
 class Storage(Protocol):
     """Whole objects under paths. Every method raises OSError, with the path in it, for what the storage refuses.
 
-    parallel_reads: how many reads at a time are worth while.
+    parallel: how many requests at a time are worth while.
     """
 
-    parallel_reads: int
+    parallel: int
 
     def exists(self, path: PurePath) -> bool: ...
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePath
 from typing import Any, Protocol
 
@@ -263,9 +264,7 @@ class RunStore:
                 self.refresh()
                 self._load()
         orphans = self.orphans()
-        for path in orphans:
-            self.require_held()
-            self.storage.remove(path)
+        self.remove(orphans)
         return orphans
 
     def require_held(self) -> None:
@@ -282,6 +281,12 @@ class RunStore:
         entry = self._journal.append(self.index().last + 1, self._epoch, kind, record, payload)
         self._index.add(entry)
         return entry
+
+    def remove(self, paths: Sequence[PurePath]) -> None:
+        """Remove files that nothing names any more."""
+        self._require_held()
+        with ThreadPoolExecutor(self.storage.parallel) as threads:
+            list(threads.map(self.storage.remove, paths))
 
     def next_entry(self) -> int:
         """Number of the entry that the next append makes."""

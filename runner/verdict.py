@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Any, Literal
 
-from runner.dataset import digest_of, write_parts
+from runner.dataset import Part, digest_of, write_parts
 from runner.finding import told
 from runner.mark import Mark
 from runner.store import RunStore
@@ -78,6 +78,20 @@ def finish(store: RunStore, stages: Sequence[str]) -> None:
         if unplanned:
             found = f"{len(unplanned)} committed units that the plan does not have, such as {min(unplanned)}"
             raise InvalidInput(str(store.paths.journal), stage, found, "units of the plan (another --run-dir starts anew)")
+    parts = write_dataset(store, stages)
+    if failures:
+        stage, failure = failures[0]
+        raise UnitsFailed(f"units set aside: {len(failures)}; the first: {failure.told(stage)}")
+    plans = {stage: store.plans()[stage] for stage in stages}
+    mark = Mark(digest_of(parts), plans, parts, datetime.now(UTC).isoformat(timespec="seconds"))
+    store.require_held()
+    store.storage.create(store.paths.finished, mark.to_bytes())
+    store.refresh()
+    store.remove(store.orphans())
+
+
+def write_dataset(store: RunStore, stages: Sequence[str]) -> list[Part]:
+    """Write the rows of all committed units under tables/, and nothing else there; durable on return."""
     store.require_held()
     parts = [
         part
@@ -93,24 +107,12 @@ def finish(store: RunStore, stages: Sequence[str]) -> None:
         )
     ]
     _sweep(store, {part.path(store.paths) for part in parts})
-    if failures:
-        stage, failure = failures[0]
-        raise UnitsFailed(f"units set aside: {len(failures)}; the first: {failure.told(stage)}")
-    plans = {stage: store.plans()[stage] for stage in stages}
-    mark = Mark(digest_of(parts), plans, parts, datetime.now(UTC).isoformat(timespec="seconds"))
-    store.require_held()
-    store.storage.create(store.paths.finished, mark.to_bytes())
-    store.refresh()
-    for path in store.orphans():
-        store.storage.remove(path)
+    return parts
 
 
 def _sweep(store: RunStore, named: Collection[PurePath]) -> None:
     """Remove data files of an earlier attempt: whoever reads the directory as a dataset would read them too."""
-    for path in store.data_files():
-        if path not in named:
-            store.require_held()
-            store.storage.remove(path)
+    store.remove([path for path in store.data_files() if path not in named])
 
 
 def require_no_finding(store: RunStore) -> None:

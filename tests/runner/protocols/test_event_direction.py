@@ -157,6 +157,7 @@ def test_no_sample_is_drawn_from_a_part_of_the_classes(random_runs: RandomRuns, 
     run = open_run(root)
     assert run.verdict().state == "failed"
     assert "replay-1" not in run.store.plans()
+    assert run.store.data_files()  # what is there can be read as a dataset
     run.store.recover()
     RetryRequest(run.store).clear(run.stages())
     assert dataset(carried_out(prepared.protocol.execute)) == dataset(event_direction_run)
