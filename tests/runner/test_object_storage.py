@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from itertools import count
@@ -241,6 +242,16 @@ def test_a_store_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPatch
             with pytest.raises(OSError, match="s3://runs/") as caught:
                 use()
             assert "\n" not in str(caught.value)
+    finally:
+        forget_clients()
+
+
+def test_without_its_extra_an_object_store_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    forget_clients()
+    try:
+        with pytest.raises(InvalidInput, match=r"found no package boto3, allowed: pip install 'moe-conformance-runner\[s3\]'"):
+            ObjectStorage()
     finally:
         forget_clients()
 
