@@ -49,8 +49,9 @@ def test_a_link_may_fail_for_twenty_seconds() -> None:
     said = {name.removeprefix("RAY_"): int(value) for name, value in settings("head").items()}
     failures = said["health_check_failure_threshold"]
     given_up = (said["health_check_period_ms"] + said["health_check_timeout_ms"]) * failures
-    assert given_up >= 30_000
-    assert said["health_check_period_ms"] * failures <= 5_000
+    # A host that cannot be reached fails each check at once, one that does not answer by its time-out.
+    assert said["health_check_period_ms"] * failures >= 25_000
+    assert given_up <= 50_000
     for kind in ("head", "worker"):
         # No connection is dropped by one of its ends before the host is given up by all.
         assert int(settings(kind)["RAY_grpc_keepalive_timeout_ms"]) > given_up
