@@ -19,8 +19,8 @@ from hosts import Hosts
 CUT_SECONDS = 20.0
 
 RUNS = {
-    "breadth": ("breadth.yaml", "horizons=[8,16,80]"),
-    "sweep": ("sweep.yaml", "horizon=24", "block=12"),
+    "breadth": ("breadth.yaml", "horizons=[8,16,120]"),
+    "sweep": ("sweep.yaml", "schemes=[A]", "horizon=64", "block=6"),
 }
 
 
