@@ -25,6 +25,11 @@ def test_ray_takes_it(config: dict[str, Any]) -> None:
     assert nodes["min_workers"] == nodes["max_workers"] == len(config["provider"]["worker_ips"])
 
 
+def test_no_worker_is_left_out_for_the_head(config: dict[str, Any]) -> None:
+    # Seen on Ray 2.60: by the second autoscaler two workers and a head are two nodes.
+    assert "RAY_enable_autoscaler_v2=0" in config["head_start_ray_commands"][-1]
+
+
 def test_ray_would_refuse_a_misspelt_key(config: dict[str, Any]) -> None:
     with pytest.raises(jsonschema.ValidationError):
         validate_config(prepare_config(config | {"setup_comands": []}))
