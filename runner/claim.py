@@ -225,6 +225,26 @@ def holder(storage: Storage, paths: RunPaths) -> Holder | None:
     return record.holder if not here or record.holder.process.is_alive() else None
 
 
+class Onlooker:
+    """Looks again and again who has a run. A driver on another machine is gone once its claim stood still for EXPIRY_SECONDS."""
+
+    def __init__(self, storage: Storage, paths: RunPaths, clock: Callable[[], float] = time.monotonic) -> None:
+        self._storage = storage
+        self._paths = paths
+        self._clock = clock
+        self._seen: Holder | None = None
+        self._since = clock()
+
+    def holder(self) -> Holder | None:
+        """As `holder`, and None once the last look that saw a sign of life is too long ago."""
+        found = holder(self._storage, self._paths)
+        if found != self._seen:
+            self._seen, self._since = found, self._clock()
+        if found is None or found is _UNNAMED or found.process.is_here():
+            return found
+        return found if self._clock() - self._since <= EXPIRY_SECONDS else None
+
+
 def _latest(storage: Storage, paths: RunPaths) -> tuple[int, bytes | None]:
     """Epoch and content of the latest claim; 0 and None when there is none."""
     for name in reversed(storage.names(paths.claims)):

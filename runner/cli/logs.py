@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from runner.claim import holder
+from runner.claim import Onlooker
 from runner.cli.options import head_option, run_argument
 from runner.events import read_events
 from runner.remote import Head, there
@@ -49,10 +49,9 @@ def _driver_output(head: Head, root: str, *, follow: bool) -> None:
 
 def _events(run: Run, *, follow: bool) -> Iterator[dict[str, Any]]:
     shown = 0
+    onlooker = Onlooker(run.store.storage, run.paths)
     while True:
-        working = (
-            follow and holder(run.store.storage, run.paths) is not None
-        )  # asked first, so that nothing of a last driver is missed
+        working = follow and onlooker.holder() is not None  # asked first, so that nothing of a last driver is missed
         events = list(read_events(run.store.storage, run.paths.events))
         yield from events[shown:]
         shown = len(events)

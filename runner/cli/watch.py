@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from runner.activity import Activity
-from runner.claim import holder
+from runner.claim import Onlooker
 from runner.events import EventsReader
 from runner.progress import LINE_SECONDS
 from runner.protocol import ReportTable
@@ -39,7 +39,8 @@ def watch_run(out: Console, run: Run) -> None:
 
 def _looks(run: Run) -> Iterator[Activity]:
     activity, reader = Activity(), EventsReader(partial(run.store.storage.read_appended, run.paths.events))
-    while holder(run.store.storage, run.paths) is not None:
+    onlooker = Onlooker(run.store.storage, run.paths)
+    while onlooker.holder() is not None:
         activity.feed(reader.new())
         yield activity
         time.sleep(WATCH_SECONDS)

@@ -16,7 +16,7 @@ import pytest
 from tiny_run import TinyProtocol, dataset, execute, experiment
 
 from runner import claim, process
-from runner.claim import Claim, holder
+from runner.claim import Claim, Onlooker, holder
 from runner.commit import Committer
 from runner.local_storage import LocalStorage
 from runner.paths import RunPaths
@@ -189,6 +189,18 @@ def test_without_its_record_a_driver_of_this_machine_still_has_the_run(
         pass
     assert holder(LocalStorage(), paths) is not None
     assert other.asked() == "still"
+
+
+@pytest.mark.parametrize("other", ["elsewhere"], indirect=True)
+def test_an_onlooker_gives_a_driver_of_another_machine_up_that_shows_no_sign_of_life(other: Other, paths: RunPaths) -> None:
+    now = 0.0
+    onlooker = Onlooker(Lockless(), paths, clock=lambda: now)
+    other.process.send_signal(signal.SIGSTOP)
+    assert onlooker.holder() is not None
+    now = 0.9
+    assert onlooker.holder() is not None
+    now = 1.1
+    assert onlooker.holder() is None
 
 
 def test_nobody_drives_a_run_that_was_given_back(paths: RunPaths) -> None:
