@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import dataset, runner, undisturbed
+from cluster_runs import dataset, runner, undisturbed
 from hosts import Hosts
 
 import kernels

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import JOBS, dataset, events, runner, undisturbed
+from cluster_runs import JOBS, dataset, events, runner, undisturbed
 from hosts import Hosts
 
 CUT_SECONDS = 20.0

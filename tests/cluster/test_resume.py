@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import dataset, runner, undisturbed, wait_for
+from cluster_runs import dataset, runner, undisturbed, wait_for
 from hosts import Hosts
 
 STAGES = ("horizon-2", "horizon-4", "horizon-8")

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import JOBS, dataset, runner, undisturbed, wait_for, wait_until_over
+from cluster_runs import JOBS, dataset, runner, undisturbed, wait_for, wait_until_over
 from hosts import Hosts
 
 
