@@ -22,9 +22,9 @@ def cluster(hosts: Hosts) -> Hosts:
 
 @pytest.fixture
 def long_job(job: Path) -> Path:
-    """All fifty prompts, the last stage of which takes a minute."""
+    """All fifty prompts, the last stage of which takes minutes."""
     (job.parent / "prompts.tsv").write_bytes((JOBS / "prompts" / "breadth_50.tsv").read_bytes())
-    job.write_text(job.read_text().replace("[2, 4, 8]", "[2, 4, 200]"))
+    job.write_text(job.read_text().replace("[2, 4, 8]", "[2, 4, 500]"))
     return job
 
 
@@ -69,7 +69,7 @@ def test_a_run_survives_its_submitter_and_is_cancelled_and_resumed_from_elsewher
     code, output = ask(cluster, "cancel", root)
     assert (code, " is gone; " in output) == (0, True), output
     code, output = ask(cluster, "logs", root, "-f")
-    assert (code, "runner: interrupted in stage horizon-200; what was in flight is committed" in output) == (0, True), output
+    assert (code, "runner: interrupted in stage horizon-500; what was in flight is committed" in output) == (0, True), output
     code, output = ask(cluster, "resume", root, "--no-wait", "--actors", "2", "--json")
     assert (code, json.loads(output)["run"]) == (0, str(root))
     assert wait_until_over(cluster, root)["state"] == "finished"
