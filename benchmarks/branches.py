@@ -15,7 +15,7 @@ def branch_bytes(decoder: kernels.Decoder, prompt: Sequence[int], branches: int,
     parent = decoder.new_state()
     decoder.step([kernels.Row(parent, prompt)])
     whole = 4 * parent.value_count()
-    decoder.step([kernels.Row(parent.fork(), [2])])  # what the decoder keeps for itself is allocated before
+    decoder.step([kernels.Row(parent.fork(), [2]) for _ in range(branches)])  # what the decoder keeps is allocated before
     before = heap_bytes()
     states = [parent.fork() for _ in range(branches)]
     forked = heap_bytes()
