@@ -33,6 +33,11 @@ EXPIRY_SECONDS = 30.0
 _LOOK_SECONDS = 0.5
 
 
+def _clock() -> float:
+    """Seconds that run on while the machine sleeps, during which others may have given this driver up."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 @dataclass(frozen=True)
 class Holder:
     """Who holds a claim. renewed: by its own clock, for people; nothing is decided by it."""
@@ -131,10 +136,13 @@ class Claim:
         finally:
             self._unlock()
 
-    def require_held(self) -> None:
-        """Raises RunBusy when another driver has taken the run over. Cheap while the claim is renewed as it should be."""
+    def require_held(self, *, look: bool = False) -> None:
+        """Raises RunBusy when another driver has taken the run over. Cheap while the claim is renewed as it should be.
+
+        look: look at the claim in any case.
+        """
         with self._mutex:
-            if not self._lost and time.monotonic() - self._renewed > EXPIRY_SECONDS / 2:
+            if not self._lost and (look or _clock() - self._renewed > EXPIRY_SECONDS / 2):
                 self._look()  # this process may have been stopped, and given up meanwhile
             lost = self._lost
         if lost:
@@ -156,7 +164,7 @@ class Claim:
             except FileExistsError:
                 continue  # somebody was faster, and lives
             self.epoch, self._record = epoch + 1, mine
-            self._renewed = time.monotonic()
+            self._renewed = _clock()
             for name in self._storage.names(self._paths.claims):
                 if name < self._paths.claim(self.epoch).name:
                     self._storage.remove(self._paths.claims / name)
@@ -201,7 +209,7 @@ class Claim:
         if epoch > self.epoch or (epoch == self.epoch and now is not None and now.owner != self._record.owner):
             self._lost = True
             return
-        if epoch < self.epoch:  # somebody removed it, and nobody has the run for that
+        if epoch < self.epoch or data is None:  # somebody removed it, and nobody has the run for that
             self._storage.create(self._paths.claim(self.epoch), self._record.to_bytes(), read_only=False)
         self._renew(held=True)
 
@@ -210,7 +218,7 @@ class Claim:
         record = replace(self._record, beat=self._record.beat + 1, held=held, holder=replace(self._record.holder, renewed=now))
         self._storage.overwrite(self._paths.claim(self.epoch), record.to_bytes())
         self._record = record
-        self._renewed = time.monotonic()
+        self._renewed = _clock()
 
 
 def holder(storage: Storage, paths: RunPaths) -> Holder | None:

@@ -22,7 +22,9 @@ from schemas.errors import ConformanceFinding
 from schemas.unit import UnitResult
 
 GROUP_SECONDS = 2.0
-"""Longest that a result waits for others. A kill loses at most the work of so many seconds, beside what is in flight."""
+"""Longest that a result waits for others, the time that it took included; what took longer is committed at once. So a kill loses
+at most the work of so many seconds, beside what is in flight.
+"""
 
 GROUP_BYTES = 16 << 20
 """Rows in memory that are enough for a group."""
@@ -48,8 +50,8 @@ class Committer:
         self._bytes = 0
         self._since = 0.0
 
-    def add(self, stage: str, results: Sequence[UnitResult]) -> None:
-        """Take the results of one lease, for the next group.
+    def add(self, stage: str, results: Sequence[UnitResult], *, seconds: float = 0.0) -> None:
+        """Take the results of one lease, which took so many seconds, for the next group.
 
         Raises ConformanceFinding when a unit is committed, or waits to be, with other bytes; its second result is kept under
         findings/, and nothing of this lease is taken.
@@ -65,8 +67,9 @@ class Committer:
                 new[result.key] = result
             else:
                 self._require_same(stage, result.key, before, result.tables)
-        if new and not self._waiting:
-            self._since = self._clock()
+        if new:
+            begun = self._clock() - seconds
+            self._since = min(self._since, begun) if self._waiting else begun
         self._waiting |= new
         self._bytes += sum(table.nbytes for result in new.values() for table in result.tables.values())
 

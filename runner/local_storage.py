@@ -139,7 +139,7 @@ class LocalStorage:
             self._disk.write(temporary, data, mode)
             self._disk.fsync(temporary)
             if temporary.read_bytes() != data:
-                raise OSError(None, "what was read back is not what was written", str(target))
+                raise OSError(errno.EIO, "what was read back is not what was written", str(target))
         except OSError:
             self._swept(temporary)
             raise

@@ -8,13 +8,13 @@ endpoint come from the environment variables and files of AWS (AWS_ACCESS_KEY_ID
 from __future__ import annotations
 
 import errno
-import os
 import time
 import uuid
 from collections.abc import Callable
 from functools import cache
 from pathlib import PurePath
 from typing import Any, NoReturn, TypeVar
+from urllib.parse import urlsplit
 
 from pyarrow import fs
 
@@ -183,10 +183,6 @@ def _arrow_path(path: PurePath) -> str:
     return "/".join(_address(path))
 
 
-def _endpoint() -> str | None:
-    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-
-
 @cache
 def _client() -> Any:
     try:
@@ -194,21 +190,33 @@ def _client() -> Any:
         from botocore.config import Config
     except ImportError:
         raise InvalidInput("s3://", "", "no package boto3", "pip install 'moe-conformance-runner[s3]'") from None
+
+    session = boto3.session.Session()
+
+    def client(style: dict[str, str]) -> Any:
+        config = Config(connect_timeout=10, read_timeout=60, retries={"mode": "standard", "max_attempts": _ATTEMPTS}, s3=style)
+        return session.client("s3", config=config, region_name=session.region_name or "us-east-1")
+
+    found = client({})
     # Stores that are not Amazon's seldom have a host name a bucket.
-    style = {"addressing_style": "path"} if _endpoint() else {}
-    config = Config(connect_timeout=10, read_timeout=60, retries={"mode": "standard", "max_attempts": _ATTEMPTS}, s3=style)
-    return boto3.client("s3", config=config, region_name=_region())
+    return found if _endpoint_of(found) is None else client({"addressing_style": "path"})
+
+
+def _endpoint_of(client: Any) -> str | None:
+    """The URL that variables or files name; None for Amazon's own, which differs by bucket and region."""
+    url = str(client.meta.endpoint_url)
+    host = urlsplit(url).hostname or ""
+    return None if host.endswith((".amazonaws.com", ".amazonaws.com.cn")) else url
 
 
 @cache
 def _files() -> fs.S3FileSystem:
-    retry = fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS)
+    # What the client found, because the two look in different places.
+    client = _client()
     return fs.S3FileSystem(
-        region=_region(), endpoint_override=_endpoint(), connect_timeout=10, request_timeout=60, retry_strategy=retry
+        region=client.meta.region_name,
+        endpoint_override=_endpoint_of(client),
+        connect_timeout=10,
+        request_timeout=60,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
     )
-
-
-def _region() -> str:
-    import boto3
-
-    return str(boto3.session.Session().region_name or "us-east-1")

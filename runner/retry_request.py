@@ -20,7 +20,10 @@ class RetryRequest:
 
     def make(self) -> None:
         """Leave the request, durably. One that is there already asks for the same."""
-        self._store.storage.replace(self._path, b"failed\n")
+        try:
+            self._store.storage.replace(self._path, b"failed\n")
+        except FileNotFoundError:  # a driver that began just now has swept the half-written file
+            self._store.storage.replace(self._path, b"failed\n")
 
     def pending(self) -> bool:
         return self._store.storage.exists(self._path)

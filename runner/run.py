@@ -112,11 +112,11 @@ def carry_out(
                     )
                     _run_driver(driver, run)
                 finish(run.store, run.stages())
-    run = _begin(prepared, storage, paths)
-    if run.store.orphans():  # its driver was killed after its last word
+    run = open_run(paths.root)
+    if run.store.orphans():  # its driver was killed after its last word, or another one, given up before, wrote late
         with Claim(storage, paths, notice=notice) as claim:
             run.store.recover(claim)
-    return run
+    return _begin(prepared, storage, paths)
 
 
 def _run_driver(driver: Driver, run: Run) -> None:

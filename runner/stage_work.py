@@ -141,7 +141,7 @@ class StageWork:
                 self._failed(answer, self._in_flight.seconds(held))
 
     def _done(self, answer: Done) -> None:
-        self._committer.add(self._stage, answer.results)
+        self._committer.add(self._stage, answer.results, seconds=answer.seconds)
         self._waiting.append(answer)
         self._queue.measured(len(answer.results), answer.seconds)
         self._losses = 0

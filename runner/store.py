@@ -22,7 +22,7 @@ from runner.mark import Mark
 from runner.paths import RunPaths
 from runner.plan_files import Plan
 from runner.storage import Storage, storage_at
-from schemas.errors import InvalidInput
+from schemas.errors import InvalidInput, RunBusy
 
 
 class Tenure(Protocol):
@@ -30,8 +30,8 @@ class Tenure(Protocol):
 
     epoch: int
 
-    def require_held(self) -> None:
-        """Raises RunBusy when another driver has taken the run over."""
+    def require_held(self, *, look: bool = False) -> None:
+        """Raises RunBusy when another driver has taken the run over. look: not even a moment's old knowledge will do."""
 
 
 class RunStore:
@@ -42,7 +42,7 @@ class RunStore:
         self.schemas = schemas
         self.storage = storage or storage_at(paths.root)
         self._journal = Journal(self.storage, paths, schemas)
-        self._require_held: Callable[[], None] = lambda: None
+        self._require_held: Callable[..., None] = lambda *, look=False: None
         self._reset()
 
     def _reset(self) -> None:
@@ -209,13 +209,16 @@ class RunStore:
         return [self.paths.findings / name for name in self.storage.names(self.paths.findings)]
 
     def orphans(self) -> list[PurePath]:
-        """What killed drivers left: files that are not whole, plans that no entry names, the journal of a finished run."""
+        """What killed drivers left: files that are not whole, plans that no entry names; of a finished run the journal, too, and
+        data files that a driver wrote after it was given up.
+        """
         named = {path for stage in self.plans() for path in self.plan_paths(stage)}
         plans = [self.paths.plans / name for name in self.storage.names(self.paths.plans)]
         found = {path for path in plans if path not in named}
         found.update(self.storage.leftovers(self.paths.root))
         if self.finished() is not None:
             found.update(self.paths.journal / name for name in self.storage.names(self.paths.journal))
+            found.update(set(self.data_files()).difference(self.part_paths()))
         return sorted(found)
 
     def data_files(self) -> list[PurePath]:
@@ -258,11 +261,16 @@ class RunStore:
         if tenure is not None:
             self._require_held = tenure.require_held
         if self.finished() is None:
-            # Claims may have been removed by hand, and then begin anew.
-            self._epoch = max(self._index.epoch, tenure.epoch) if tenure is not None else self._index.epoch + 1
+            self._epoch = self._index.epoch + 1 if tenure is None else tenure.epoch
+            if self._epoch < self._index.epoch:
+                # A successor began, or claims were removed by hand and begin anew: then this driver still has the run.
+                self._require_held(look=True)
+                self._epoch = self._index.epoch + 1
             while not self._begun():
                 self.refresh()
                 self._load()
+                if self._index.epoch >= self._epoch:
+                    raise RunBusy(f"{self.paths.root}: this driver was given up, and another one began to work on the run")
         orphans = self.orphans()
         self.remove(orphans)
         return orphans

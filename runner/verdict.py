@@ -12,7 +12,7 @@ from runner.dataset import Part, digest_of, write_parts
 from runner.finding import told
 from runner.mark import Mark
 from runner.store import RunStore
-from schemas.errors import ConformanceFinding, InvalidInput, UnitsFailed
+from schemas.errors import ConformanceFinding, InvalidInput, RunBusy, UnitsFailed
 
 State = Literal["finished", "differs", "failed", "unfinished"]
 
@@ -85,27 +85,24 @@ def finish(store: RunStore, stages: Sequence[str]) -> None:
     plans = {stage: store.plans()[stage] for stage in stages}
     mark = Mark(digest_of(parts), plans, parts, datetime.now(UTC).isoformat(timespec="seconds"))
     store.require_held()
-    store.storage.create(store.paths.finished, mark.to_bytes())
+    try:
+        store.storage.create(store.paths.finished, mark.to_bytes())
+    except FileExistsError:  # another driver took the run over, and was faster
+        theirs = Mark.read(store.storage, store.paths.finished)
+        if theirs is None or theirs.dataset_digest != mark.dataset_digest:
+            raise RunBusy(f"{store.paths.root}: this driver was given up, and another one finished the run") from None
     store.refresh()
     store.remove(store.orphans())
 
 
 def write_dataset(store: RunStore, stages: Sequence[str]) -> list[Part]:
     """Write the rows of all committed units under tables/, and nothing else there; durable on return."""
-    store.require_held()
-    parts = [
-        part
-        for stage in stages
-        for table, schema in sorted(store.schemas.items())
-        for part in write_parts(
-            store.storage,
-            store.paths,
-            stage=stage,
-            table=table,
-            schema=schema,
-            rows=store.rows_in_order(stage, table),
-        )
-    ]
+    parts = []
+    for stage in stages:
+        for table, schema in sorted(store.schemas.items()):
+            store.require_held()
+            rows = store.rows_in_order(stage, table)
+            parts += write_parts(store.storage, store.paths, stage=stage, table=table, schema=schema, rows=rows)
     _sweep(store, {part.path(store.paths) for part in parts})
     return parts
 
@@ -144,7 +141,7 @@ def contradictions(store: RunStore, stages: Sequence[str], mark: Mark) -> list[s
     ]
     faults = [f"{what} was {marked}, now it is {now}" for what, marked, now in lines if marked != now]
     faults += [f"{path} is not there any more" for path in sorted(named - found)]
-    return faults + [f"{path} was not there" for path in sorted(found - named)]
+    return faults + [f"{path} was not there; `runner resume` removes it" for path in sorted(found - named)]
 
 
 def _work_left(count: StageCount, barred: Collection[str]) -> bool:

@@ -32,7 +32,20 @@ from runner.cli.verify import verify
 from runner.interrupt import Interrupted
 from schemas.errors import InvalidInput, RunnerError, visible
 
-REFUSED_BY_THE_SYSTEM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO})
+REFUSED_BY_THE_SYSTEM = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+        errno.EIO,
+        errno.ESTALE,
+        errno.ETIMEDOUT,
+        errno.EREMOTEIO,
+        errno.ENOLCK,
+    }
+)
 """What a disk may say in the middle of a run: no mistake of ours, so it gets a line and no traceback."""
 
 UNUSABLE_PATH = frozenset({errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG})

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
@@ -13,7 +14,7 @@ import click
 
 from runner.claim import Onlooker
 from runner.cli.options import head_option, run_argument
-from runner.events import read_events
+from runner.events import EventsReader
 from runner.remote import Head, there
 from runner.run import Run, open_run
 
@@ -48,13 +49,11 @@ def _driver_output(head: Head, root: str, *, follow: bool) -> None:
 
 
 def _events(run: Run, *, follow: bool) -> Iterator[dict[str, Any]]:
-    shown = 0
+    reader = EventsReader(partial(run.store.storage.read_appended, run.paths.events))
     onlooker = Onlooker(run.store.storage, run.paths)
     while True:
         working = follow and onlooker.holder() is not None  # asked first, so that nothing of a last driver is missed
-        events = list(read_events(run.store.storage, run.paths.events))
-        yield from events[shown:]
-        shown = len(events)
+        yield from reader.new()
         if not working:
             return
         time.sleep(FOLLOW_SECONDS)

@@ -80,6 +80,14 @@ def test_a_group_waits_no_longer_than_it_may(store: RunStore) -> None:
     assert committer.due()
 
 
+def test_what_took_longer_than_a_group_may_wait_is_committed_at_once(store: RunStore) -> None:
+    committer = Committer(store, group_seconds=2.0, clock=lambda: 100.0)
+    committer.add("4", execute(None, units(store)[:1]), seconds=0.5)
+    assert not committer.due()
+    committer.add("4", execute(None, units(store)[1:2]), seconds=2.0)
+    assert committer.due()
+
+
 def test_a_group_that_is_large_enough_does_not_wait(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("GROUP_BYTES", "GROUP_UNITS"):
         with monkeypatch.context() as patched:

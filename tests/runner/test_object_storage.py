@@ -152,7 +152,7 @@ def test_a_driver_that_was_given_up_commits_nothing_to_an_object_store(monkeypat
         monkeypatch.setattr(process, "_machine", lambda: "another machine")
         with Claim(second.storage, paths) as taken:
             second.recover(taken)
-            first._require_held = lambda: None  # it looked just before it was stopped
+            first._require_held = lambda *, look=False: None  # it looked just before it was stopped
             with pytest.raises(RunBusy, match=r"another driver has taken this run over and written 000000002\.entry"):
                 late.commit()
             with pytest.raises(RunBusy, match="this driver was given up"):
@@ -261,3 +261,18 @@ def test_content_goes_there_and_back_whole() -> None:
     data = bytes(range(256)) * 50_000
     storage.create(path, data)
     assert io.BytesIO(storage.read(path)).getvalue() == data
+
+
+def test_an_endpoint_in_the_config_file_serves_reads_and_writes(
+    server: str, on_disk: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(name, raising=False)
+    config = tmp_path / "config"
+    config.write_text(f"[default]\nendpoint_url = {server}\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    forget_clients()
+    try:
+        assert dataset(complete(new_prefix(), storage=ObjectStorage(), about=SMALL)) == on_disk
+    finally:
+        forget_clients()

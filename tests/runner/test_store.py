@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
-from tiny_run import TOKENS, DirectedExecutor, complete, drive, experiment, open_reader, open_store
+from tiny_run import TOKENS, DirectedExecutor, TinyProtocol, complete, drive, experiment, open_reader, open_store
 
+from runner.local_storage import LocalStorage
+from runner.paths import RunPaths
 from runner.store import RunStore
-from schemas.errors import InvalidInput
+from schemas.errors import InvalidInput, RunBusy
 
 
 @pytest.fixture
@@ -132,3 +134,52 @@ def test_the_digest_tells_datasets_apart_and_not_histories(tmp_path: Path) -> No
     again = complete(tmp_path / "2", DirectedExecutor(workers_alive=4, seed=9), about=experiment(batch=1))
     other = complete(tmp_path / "3", about=experiment(prompts=5))
     assert one.dataset_digest() == again.dataset_digest() != other.dataset_digest()
+
+
+class GivenTenure:
+    """A tenure that is held, unless somebody looks and `lost` says otherwise."""
+
+    def __init__(self, epoch: int, *, lost: bool = False) -> None:
+        self.epoch = epoch
+        self._lost = lost
+
+    def require_held(self, *, look: bool = False) -> None:
+        if look and self._lost:
+            raise RunBusy("another driver works on the run")
+
+
+def epochs(root: Path) -> list[int]:
+    return [entry.epoch for entry in open_reader(RunStore(RunPaths(root), TinyProtocol().schemas())).entries()]
+
+
+def test_a_driver_that_begins_after_its_successor_is_busy_and_leaves_no_trace(tmp_path: Path) -> None:
+    store = drive(tmp_path)
+    store.recover(GivenTenure(9))
+    before = epochs(tmp_path)
+    with pytest.raises(RunBusy):
+        open_reader(store).recover(GivenTenure(8, lost=True))
+    assert epochs(tmp_path) == before
+
+
+def test_a_driver_that_is_overtaken_while_it_begins_is_busy_and_leaves_no_trace(tmp_path: Path) -> None:
+    store = drive(tmp_path)
+
+    class Overtaken(LocalStorage):
+        """A successor begins in the middle of the first write."""
+
+        def create(self, path: PurePath, data: bytes, *, read_only: bool = True) -> None:
+            if max(epochs(tmp_path)) < 9:
+                open_reader(store).recover(GivenTenure(9))
+            super().create(path, data, read_only=read_only)
+
+    with pytest.raises(RunBusy):
+        RunStore(store.paths, store.schemas, Overtaken()).recover(GivenTenure(8))
+    assert epochs(tmp_path)[-1] == 9
+    assert epochs(tmp_path) == sorted(epochs(tmp_path))
+
+
+def test_a_driver_whose_claims_were_removed_by_hand_goes_on(tmp_path: Path) -> None:
+    store = drive(tmp_path)
+    store.recover(GivenTenure(9))
+    open_reader(store).recover(GivenTenure(1))
+    assert epochs(tmp_path)[-2:] == [9, 10]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext as does_not_raise
 from pathlib import Path
 
 import pyarrow.dataset
@@ -13,7 +14,7 @@ from runner.plan import plan_stage, write_plan
 from runner.retry_request import RetryRequest
 from runner.store import RunStore
 from runner.verdict import StageCount, finish, verdict
-from schemas.errors import ConformanceFinding, InvalidInput, UnitsFailed
+from schemas.errors import ConformanceFinding, InvalidInput, RunBusy, UnitsFailed
 
 
 def test_a_run_that_was_not_begun_is_unfinished(tmp_path: Path) -> None:
@@ -144,3 +145,25 @@ def test_a_finished_run_takes_nothing_more(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="never changes again"):
         store.append("cleared", {"stage": "4", "units": []})
     assert open_store(tmp_path).orphans() == []
+
+
+def test_a_data_file_that_was_written_late_is_swept_by_the_next_driver(tmp_path: Path) -> None:
+    store = complete(tmp_path)
+    add_a_file(store)
+    assert [path.name for path in open_reader(store).orphans()] == ["more.parquet"]
+    assert set(open_store(tmp_path).data_files()) == set(store.part_paths())
+    assert verdict(open_reader(store), STAGES, {}).state == "finished"
+
+
+def test_of_two_drivers_at_the_mark_the_second_has_the_same_or_is_busy(tmp_path: Path) -> None:
+    mark = complete(tmp_path / "other").paths.finished.read_text()
+    for text, expected in (
+        (mark, does_not_raise()),
+        (mark.replace('"dataset_digest": "', '"dataset_digest": "0'), pytest.raises(RunBusy)),
+    ):
+        root = tmp_path / str(len(list(tmp_path.iterdir())))
+        slow = drive(root)
+        slow.paths.finished.write_text(text)  # by a driver that took the run over
+        with expected:
+            finish(slow, STAGES)
+        assert slow.paths.finished.read_text() == text
