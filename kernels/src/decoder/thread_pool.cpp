@@ -16,6 +16,8 @@
 namespace kernels {
 namespace {
 
+constexpr std::uint64_t kRun = std::uint64_t{1} << 20;  // parts of a run are fewer
+constexpr int kPartsPerThread = 2;
 constexpr int kSpins = 4000;  // some ten microseconds: longer than the gap between two parts of a layer, shorter than a time slice
 
 void relax() {
@@ -39,7 +41,7 @@ FloatEnvironment::FloatEnvironment() {
 FloatEnvironment::~FloatEnvironment() { asm volatile("msr fpcr, %0" : : "r"(std::uint64_t{saved_})); }
 #endif
 
-ThreadPool::ThreadPool(int threads) : errors_(threads < 1 ? 0 : static_cast<std::size_t>(threads)) {
+ThreadPool::ThreadPool(int threads) : errors_(threads < 1 ? 0 : static_cast<std::size_t>(threads) * kPartsPerThread) {
   if (threads < 1) throw KernelError("threads: found " + std::to_string(threads) + ", allowed: 1 or more");
   try {
     for (int t = 1; t < threads; ++t) workers_.emplace_back([this, t] { work(t); });
@@ -54,20 +56,26 @@ ThreadPool::~ThreadPool() { stop(); }
 
 void ThreadPool::stop() {
   stop_ = true;
-  ++generation_;
-  generation_.notify_all();
+  work_ += kRun;
+  work_.notify_all();
   for (std::thread& worker : workers_) worker.join();
 }
 
-void ThreadPool::do_part(int thread) noexcept {
-  const std::int64_t blocks = (count_ + grain_ - 1) / grain_, parts = threads();
-  const std::int64_t begin = blocks * thread / parts * grain_, end = std::min(count_, blocks * (thread + 1) / parts * grain_);
-  if (begin >= end) return;
+// Takes a part and does it; false when none is left to take.
+bool ThreadPool::do_next(int thread) noexcept {
+  std::uint64_t work = work_.load(std::memory_order_acquire);
+  do {
+    if ((work & (kRun - 1)) == 0) return false;
+  } while (!work_.compare_exchange_weak(work, work - 1, std::memory_order_acq_rel, std::memory_order_acquire));
+  const std::int64_t part = parts_ - static_cast<std::int64_t>(work & (kRun - 1)), blocks = (count_ + grain_ - 1) / grain_;
+  const std::int64_t begin = blocks * part / parts_ * grain_, end = std::min(count_, blocks * (part + 1) / parts_ * grain_);
   try {
     body_.call(body_.object, thread, begin, end);
   } catch (...) {
-    errors_[static_cast<std::size_t>(thread)] = std::current_exception();
+    errors_[static_cast<std::size_t>(part)] = std::current_exception();
   }
+  if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_all();
+  return true;
 }
 
 void ThreadPool::run(std::int64_t count, std::int64_t grain, Part body) {
@@ -76,14 +84,17 @@ void ThreadPool::run(std::int64_t count, std::int64_t grain, Part body) {
   count_ = count;
   grain_ = grain;
   body_ = body;
-  unfinished_ = static_cast<int>(workers_.size());
-  ++generation_;
-  generation_.notify_all();
-  do_part(0);
-  for (int i = 0; unfinished_.load(std::memory_order_acquire) != 0; ++i) {
-    if (i < kSpins) { relax(); continue; }
-    const int left = unfinished_.load(std::memory_order_acquire);
-    if (left != 0) unfinished_.wait(left);
+  parts_ = std::min<std::int64_t>((count + grain - 1) / grain, static_cast<std::int64_t>(threads()) * kPartsPerThread);
+  unfinished_.store(parts_, std::memory_order_relaxed);
+  work_.store((work_.load(std::memory_order_relaxed) & ~(kRun - 1)) + kRun + static_cast<std::uint64_t>(parts_), std::memory_order_release);
+  work_.notify_all();
+  while (do_next(0)) {
+  }
+  for (int i = 0;; ++i) {
+    const std::int64_t left = unfinished_.load(std::memory_order_acquire);
+    if (left == 0) break;
+    if (i < kSpins) relax();
+    else unfinished_.wait(left, std::memory_order_acquire);
   }
   // only now, when no thread looks at the caller's data any more
   std::exception_ptr first;
@@ -94,16 +105,16 @@ void ThreadPool::run(std::int64_t count, std::int64_t grain, Part body) {
 
 void ThreadPool::work(int thread) {
   const FloatEnvironment environment;
-  std::uint64_t seen = 0;
   for (;;) {
-    for (int i = 0; generation_.load(std::memory_order_acquire) == seen; ++i) {
-      if (i < kSpins) relax();
-      else generation_.wait(seen);
+    while (do_next(thread)) {
     }
-    seen = generation_.load(std::memory_order_acquire);
+    std::uint64_t seen = work_.load(std::memory_order_acquire);
+    for (int i = 0; (seen & (kRun - 1)) == 0 && !stop_; ++i) {
+      if (i < kSpins) relax();
+      else work_.wait(seen, std::memory_order_acquire);
+      seen = work_.load(std::memory_order_acquire);
+    }
     if (stop_) return;
-    do_part(thread);
-    if (--unfinished_ == 0) unfinished_.notify_all();
   }
 }
 

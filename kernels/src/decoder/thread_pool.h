@@ -29,8 +29,9 @@ class ThreadPool {
   ~ThreadPool();
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls body(thread, begin, end) on parts of [0, count), each part a multiple of `grain` but for the last. Returns when all are done;
-  // then an exception of a part, one of them where there are several, is thrown again.
+  // Calls body(thread, begin, end) on parts of [0, count), each part a multiple of `grain` but for the last; `thread` is who does it, and
+  // which thread does which part is left to chance: on a busy host the caller does what a thread that was not let run has not begun.
+  // Returns when all are done; then the exception of the first part that has one is thrown again.
   template <class Body> void run(std::int64_t count, std::int64_t grain, const Body& body) {
     run(count, grain, Part{&body, [](const void* object, int thread, std::int64_t begin, std::int64_t end) {
                              (*static_cast<const Body*>(object))(thread, begin, end);
@@ -45,15 +46,17 @@ class ThreadPool {
   };
   void run(std::int64_t count, std::int64_t grain, Part body);
   void work(int thread);
-  void do_part(int thread) noexcept;
+  bool do_next(int thread) noexcept;
   void stop();
 
   std::vector<std::thread> workers_;
-  std::atomic<std::uint64_t> generation_{0};
-  std::atomic<int> unfinished_{0};
+  // The number of this run in the high bits, in the low ones how many of its parts nobody has taken: one word, so that who takes a part
+  // takes it from the run whose fields it then reads, and keeps that run from ending.
+  std::atomic<std::uint64_t> work_{0};
+  std::atomic<std::int64_t> unfinished_{0};  // parts
   std::atomic<bool> stop_{false};
-  std::int64_t count_ = 0, grain_ = 1;
-  std::vector<std::exception_ptr> errors_;  // [threads]
+  std::int64_t count_ = 0, grain_ = 1, parts_ = 0;
+  std::vector<std::exception_ptr> errors_;   // [parts]
   Part body_;
 };
 

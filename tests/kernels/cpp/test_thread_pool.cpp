@@ -3,6 +3,8 @@
 #include <atomic>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "check.h"
 
@@ -29,8 +31,8 @@ TEST(an_exception_of_any_part_reaches_the_caller_and_the_pool_goes_on) {
     const int thrower = round % 3;
     std::string caught;
     try {
-      pool.run(3, 1, [&](int thread, std::int64_t, std::int64_t) {
-        if (thread == thrower) throw std::runtime_error("part " + std::to_string(thread));
+      pool.run(3, 1, [&](int, std::int64_t begin, std::int64_t) {
+        if (begin >= thrower) throw std::runtime_error("part " + std::to_string(begin));
       });
     } catch (const std::runtime_error& error) {
       caught = error.what();
@@ -39,6 +41,28 @@ TEST(an_exception_of_any_part_reaches_the_caller_and_the_pool_goes_on) {
     std::atomic<int> parts{0};
     pool.run(3, 1, [&](int, std::int64_t, std::int64_t) { ++parts; });
     CHECK_EQ(parts.load(), 3);
+  }
+}
+
+TEST(the_caller_does_what_no_other_thread_has_begun) {
+  ThreadPool pool(2);
+  std::atomic<int> done{0};
+  pool.run(4, 1, [&](int thread, std::int64_t, std::int64_t) {
+    // the other thread stays with its first part until all the rest is done, by the caller
+    while (thread != 0 && done < 3) std::this_thread::yield();
+    ++done;
+  });
+  CHECK_EQ(done.load(), 4);
+}
+
+TEST(many_short_runs_lose_and_repeat_nothing) {
+  ThreadPool pool(4);
+  for (int round = 0; round < 20000; ++round) {
+    std::atomic<int> sum{0};
+    pool.run(7, 1, [&](int, std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) sum += 1 << i;
+    });
+    CHECK_EQ(sum.load(), 127);
   }
 }
 
