@@ -53,9 +53,23 @@ class Head:
         output = "".join(self.server.follow(submission))
         return exit_code(self._ended(submission), root), output
 
-    def tell(self, command: Sequence[str], root: str) -> None:
-        """As `ask`, without waiting for it."""
-        self._start(command, HELPER, root, command[0])
+    def cancel(self, root: str, options: Sequence[str]) -> tuple[int, str, str | None]:
+        """`runner cancel --json` where the driver is: (exit code, output, the submission that was stopped instead, or None).
+
+        A driver that waits for its turn, or still gets ready, has no claim that the command could find it by: its submission is
+        stopped then, before it has begun with anything.
+        """
+        code, output = self.ask(["cancel", root, *options, "--json"], root)
+        if code == 0 and said_as_json(output)["asked"]:
+            return code, output, None
+        try:
+            driver = self.driver_of(root)
+        except InvalidInput:
+            return code, output, None
+        if driver.ended:
+            return code, output, None
+        self.server.stop(driver.name)
+        return 0, output, driver.name
 
     def driver_of(self, root: str) -> Submission:
         """The submission that has the run, or had it last. Raises InvalidInput when the cluster knows none."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Mapping
 from pathlib import PurePath
+from typing import Any
 
 import click
 
 from runner.claim import holder
 from runner.cli.options import head_option, json_option, print_json, run_argument
-from runner.remote import Head, there
+from runner.remote import Head, said_as_json, there
 from runner.run import Run, open_run
 from schemas.errors import InvalidInput
 
@@ -37,10 +39,15 @@ def cancel(*, run: PurePath, timeout: float, no_wait: bool, address: str | None,
     `runner resume` goes on. On a cluster, or on another machine than the driver's, the cluster's address is needed.
     """
     if address is not None:
-        place = there(run)
-        options = ["--timeout", str(timeout), *(["--no-wait"] if no_wait else []), *(["--json"] if as_json else [])]
-        code, output = Head(address).ask(["cancel", place, *options], place)
-        click.echo(output, nl=False)
+        options = ["--timeout", str(timeout), *(["--no-wait"] if no_wait else [])]
+        code, output, stopped = Head(address).cancel(there(run), options)
+        if stopped is not None:
+            done = {"run": str(run), "driver": None, "asked": False, "stopped": stopped}
+            print_json(done) if as_json else click.echo(f"{run}: {stopped} had not begun with the run, and is stopped")
+        elif code:
+            click.echo(output, nl=False)
+        else:
+            _tell(said_as_json(output), no_wait=no_wait, as_json=as_json)
         click.get_current_context().exit(code)
     opened = open_run(run)
     pid = _driver(opened)
@@ -50,8 +57,14 @@ def cancel(*, run: PurePath, timeout: float, no_wait: bool, address: str | None,
             _see_off(opened, pid, timeout)
     opened.store.refresh()
     done = sum(stage.done for stage in opened.verdict().stages)
+    state = {"run": str(run), "driver": pid, "asked": pid is not None, "gone": _driver(opened) is None, "done": done}
+    _tell(state, no_wait=no_wait, as_json=as_json)
+
+
+def _tell(state: Mapping[str, Any], *, no_wait: bool, as_json: bool) -> None:
+    run, pid, done = state["run"], state["driver"], state["done"]
     if as_json:
-        print_json({"run": str(run), "driver": pid, "asked": pid is not None, "gone": _driver(opened) is None, "done": done})
+        print_json(state)
     elif pid is None:
         click.echo(f"{run}: no driver works on this run; {done} units are committed")
     elif no_wait:

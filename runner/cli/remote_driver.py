@@ -85,8 +85,13 @@ def _followed(head: Head, submission: str, root: str, *, as_json: bool) -> int:
 
 def _ask_to_finish(head: Head, root: str) -> None:
     click.echo("runner: the driver is asked to finish what is in flight; press Ctrl-C again to stop it at once", err=True)
+
+    def ask() -> None:
+        with contextlib.suppress(RunnerError, ValueError, KeyError):  # whoever follows sees what becomes of it
+            head.cancel(root, ["--no-wait"])
+
     # A thread, since it takes seconds and this is a signal handler.
-    threading.Thread(target=head.tell, args=(["cancel", root, "--no-wait"], root), daemon=True).start()
+    threading.Thread(target=ask, daemon=True).start()
 
 
 def _by_the_store(root: str, otherwise: RunnerError) -> int:

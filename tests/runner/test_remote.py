@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import cast
 
 import pytest
 
-from actors.job_server import JobEnd
+from actors.job_server import JobEnd, JobServer, Submission
 from runner.preflight import prepare
-from runner.remote import _pack, exit_code, is_head, said_as_json, there
+from runner.remote import Head, _pack, exit_code, is_head, said_as_json, there
 from schemas.errors import ClusterUnreachable, InvalidInput
 from schemas.job_file import load_job
 
@@ -66,3 +68,44 @@ def test_the_value_at_the_end_of_an_output(output: str) -> None:
 def test_an_output_without_a_value() -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         said_as_json("Segmentation fault\n")
+
+
+class OneAnswer:
+    """A Jobs API on which one driver is known, and where every helper says the same."""
+
+    def __init__(self, *, code: int, output: str, driver_ended: bool) -> None:
+        self._end, self._output, self._driver_ended = JobEnd("SUCCEEDED" if code == 0 else "FAILED", code, ""), output, driver_ended
+        self.stopped: list[str] = []
+
+    def submit(self, command: Sequence[str], *, name: str, folder: Path | None, metadata: Mapping[str, str]) -> str:
+        return name
+
+    def follow(self, submission: str) -> list[str]:
+        return [self._output]
+
+    def end(self, submission: str) -> JobEnd:
+        return self._end
+
+    def submissions(self) -> list[Submission]:
+        return [Submission("runner-a-1", {"runner": "driver", "run": "/shared/a"}, 1, self._driver_ended, None)]
+
+    def stop(self, submission: str) -> None:
+        self.stopped.append(submission)
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "driver_ended", "stopped"),
+    [
+        (0, '{"asked": true, "done": 3}', False, None),  # the driver itself sees to it
+        (0, '{"asked": false, "done": 0}', False, "runner-a-1"),  # it has not taken the run yet
+        (2, "/shared/a/run.json: found no such file\n", False, "runner-a-1"),  # nor made it
+        (0, '{"asked": false, "done": 9}', True, None),
+        (2, "/shared/a/run.json: found no such file\n", True, None),
+    ],
+)
+def test_cancel_reaches_a_driver_that_has_not_begun(code: int, output: str, driver_ended: bool, stopped: str | None) -> None:
+    head = object.__new__(Head)
+    server = OneAnswer(code=code, output=output, driver_ended=driver_ended)
+    head.server = cast(JobServer, server)
+    assert head.cancel("/shared/a", ["--no-wait"]) == (0 if stopped else code, output, stopped)
+    assert server.stopped == ([stopped] if stopped else [])
