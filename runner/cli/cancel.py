@@ -42,8 +42,8 @@ def cancel(*, run: PurePath, timeout: float, no_wait: bool, address: str | None,
         options = ["--timeout", str(timeout), *(["--no-wait"] if no_wait else [])]
         code, output, stopped = Head(address).cancel(there(run), options)
         if stopped is not None:
-            done = {"run": str(run), "driver": None, "asked": False, "stopped": stopped}
-            print_json(done) if as_json else click.echo(f"{run}: {stopped} had not begun with the run, and is stopped")
+            answer = {"run": str(run), "driver": None, "asked": False, "stopped": stopped}
+            print_json(answer) if as_json else click.echo(f"{run}: {stopped} had not begun with the run, and is stopped")
         elif code:
             click.echo(output, nl=False)
         else:

@@ -74,7 +74,8 @@ class OneAnswer:
     """A Jobs API on which one driver is known, and where every helper says the same."""
 
     def __init__(self, *, code: int, output: str, driver_ended: bool) -> None:
-        self._end, self._output, self._driver_ended = JobEnd("SUCCEEDED" if code == 0 else "FAILED", code, ""), output, driver_ended
+        self._end = JobEnd("SUCCEEDED" if code == 0 else "FAILED", code, "")
+        self._output, self._driver_ended = output, driver_ended
         self.stopped: list[str] = []
 
     def submit(self, command: Sequence[str], *, name: str, folder: Path | None, metadata: Mapping[str, str]) -> str:

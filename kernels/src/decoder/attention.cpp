@@ -117,16 +117,20 @@ void attention(Pass& pass, int l) {
   });
 
   const Buffer o(arena, n, static_cast<std::int64_t>(heads) * hd);
-  pass.pool.run(n * heads, 1, [&](int, std::int64_t begin, std::int64_t end) {
-    float score[64];
-    for (std::int64_t at = begin; at < end; ++at) {
-      const std::int64_t i = at / heads, h = at % heads;
+  pass.pool.run(n * heads, kMostHeads, [&](int, std::int64_t begin, std::int64_t end) {
+    float score[64 * kMostHeads];
+    for (std::int64_t at = begin; at < end;) {
+      const std::int64_t i = at / heads, h = at % heads, count = std::min<std::int64_t>({heads - h, end - at, kMostHeads});
       const Angles& angles = compressed ? *pass.items[i].compressed : *pass.items[i].plain;
-      float *query = q[i] + h * hd, *out = o[i] + h * hd;
-      pass.ops.head_norm(query, hd, c.rms_norm_eps, round);
-      pass.rope.rotate(pass.ops, query, hd, angles, false, round);
-      pass.ops.attend(query, keys[i].list, keys[i].window, c.sliding_window, keys[i].count, hd, layer.attn_sink[h], round, score, out);
-      pass.rope.rotate(pass.ops, out, hd, angles, true, round);
+      float *queries = q[i] + h * hd, *out = o[i] + h * hd;
+      for (std::int64_t g = 0; g < count; ++g) {
+        pass.ops.head_norm(queries + g * hd, hd, c.rms_norm_eps, round);
+        pass.rope.rotate(pass.ops, queries + g * hd, hd, angles, false, round);
+      }
+      pass.ops.attend(queries, keys[i].list, keys[i].window, c.sliding_window, keys[i].count, hd, static_cast<int>(count),
+                      layer.attn_sink.data() + h, round, score, out);
+      for (std::int64_t g = 0; g < count; ++g) pass.rope.rotate(pass.ops, out + g * hd, hd, angles, true, round);
+      at += count;
     }
   });
 

@@ -19,6 +19,8 @@ constexpr std::size_t linear_scratch(int cols) {
   return one > many ? one : many;
 }
 
+constexpr int kMostHeads = 4;  // that Ops::attend takes side by side
+
 struct Ops {
   const char* name;
 
@@ -39,9 +41,10 @@ struct Ops {
   // sin[2k] = -sin[2k+1]; `inverse` turns back. Reference section 6
   void (*rotate)(float* x, const float* cos, const float* sin, int n, bool inverse, bool round);
   // Softmax attention over keys that are also the values; reference section 7. keys: the window's `window_count` rows oldest first, then
-  // the compressed rows; list positions count the window as `window_size` slots. score: scratch of 64, a block.
-  void (*attend)(const float* q, const float* const* keys, int window_count, int window_size, int key_count, int head_dim, float sink,
-                 bool round, float* score, float* out);
+  // the compressed rows; list positions count the window as `window_size` slots. q, out: [heads, head_dim], sinks: [heads]; score: scratch of
+  // kMostHeads blocks of 64.
+  void (*attend)(const float* q, const float* const* keys, int window_count, int window_size, int key_count, int head_dim, int heads,
+                 const float* sinks, bool round, float* score, float* out);
   // u[j] = sum_i softmax_i(score[i][j]) * kv[i][j]; reference section 8
   void (*pool)(const float* const* kv, const float* const* score, int count, int n, bool round, float* out);
   // out = R(gate * (silu(min(a, limit)) * clamp(b, +-limit))); limit <= 0: no clamp; reference section 10

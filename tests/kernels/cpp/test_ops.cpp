@@ -234,22 +234,23 @@ TEST(attention_and_pooling_give_the_scalar_bits) {
   std::vector<const float*> keys;
   for (int i = 0; i < count; ++i) rows.push_back(values(hd, 50 + static_cast<unsigned>(i)));
   for (const auto& row : rows) keys.push_back(row.data());
-  const std::vector<float> q = values(hd, 4);
-  for (const int window : {1, 40, 64, 128})
-    for (const int total : {window, window + 1, window + 22})
-      agree(hd, [&](const Ops& ops, float* out) {
-        float score[64];
-        ops.attend(q.data(), keys.data(), window, 128, total, hd, 0.5f, true, score, out);
-      });
+  const std::vector<float> q = values(7 * hd, 4), sinks = {0.5f, -1.0f, 0.0f, 3.0f, 0.25f, -8.0f, 1.0f};
+  for (const int heads : {1, 4, 7})
+    for (const int window : {1, 40, 64, 128})
+      for (const int total : {window, window + 1, window + 22})
+        agree(heads * hd, [&](const Ops& ops, float* out) {
+          float score[64 * kernels::kMostHeads];
+          ops.attend(q.data(), keys.data(), window, 128, total, hd, heads, sinks.data(), true, score, out);
+        });
   for (const int wide : {16, 64, 144, 192}) {  // dims that do and do not fill the chains side by side
     std::vector<std::vector<float>> long_rows;
     std::vector<const float*> long_keys;
     for (int i = 0; i < 70; ++i) long_rows.push_back(values(wide, 300 + static_cast<unsigned>(i)));
     for (const auto& row : long_rows) long_keys.push_back(row.data());
-    const std::vector<float> query = values(wide, 5);
-    agree(wide, [&](const Ops& ops, float* out) {
-      float score[64];
-      ops.attend(query.data(), long_keys.data(), 70, 128, 70, wide, 0.5f, false, score, out);
+    const std::vector<float> query = values(6 * wide, 5);
+    agree(6 * wide, [&](const Ops& ops, float* out) {
+      float score[64 * kernels::kMostHeads];
+      ops.attend(query.data(), long_keys.data(), 70, 128, 70, wide, 6, sinks.data(), false, score, out);
     });
     agree(70, [&](const Ops& ops, float* out) { ops.dots(query.data(), long_keys.data(), 70, wide, out); });
   }
