@@ -5,13 +5,12 @@ RUNNER_ISA chooses the kernels, so each instruction set is a process of its own.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 from functools import partial
 
 import kernels
-from benchmarks.workload import STEPS, time_decoder
+from benchmarks.workload import time_decoder, timing_options
 
 
 class OurRows:
@@ -28,11 +27,8 @@ class OurRows:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1])
-    parser.add_argument("--rows", type=int, nargs="+", default=list(STEPS))
+    parser = timing_options(__doc__)
     parser.add_argument("--numerics", choices=("official", "fp32"), default="official")
-    parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--steps", type=int, help="instead of the workload's own number, for slow kernels")
     options = parser.parse_args()
     checkpoint = kernels.Checkpoint.open(kernels.builtin_checkpoint())

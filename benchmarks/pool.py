@@ -24,6 +24,7 @@ from runner.events import EventsLog
 from runner.interrupt import Interrupt
 from runner.metrics import RayMetrics
 from runner.paths import RunPaths
+from runner.progress import Silent
 from runner.protocol import Experiment
 from runner.storage import storage_at
 from runner.store import RunStore
@@ -45,7 +46,7 @@ class SleepingUnits(storage.SmallUnits):
     execute = staticmethod(execute)
 
 
-class Sampling:
+class Sampling(Silent):
     """Progress that takes the processor time and the memory of this process: when the first unit is done, and at each quarter."""
 
     def __init__(self, units: int) -> None:
@@ -53,23 +54,11 @@ class Sampling:
         self._done = 0
         self.resident: list[int] = []
 
-    def stage(self, name: str, *, total: int, done: int, failed: int) -> None:
-        pass
-
     def committed(self, units: int) -> None:
         self._done += units
         while self._quarters and self._done >= self._quarters[0]:
             self._quarters.pop(0)
             self.resident.append(resident_mib())
-
-    def set_aside(self, units: int) -> None:
-        pass
-
-    def cleared(self, units: int) -> None:
-        pass
-
-    def working(self, *, in_flight: int, workers: int) -> None:
-        pass
 
 
 class Started(RayPool):

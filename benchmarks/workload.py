@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +24,15 @@ def prompts(rows: int) -> list[list[int]]:
 
 def _draw(text: str) -> int:
     return 2 + int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little") % (VOCABULARY - 2)
+
+
+def timing_options(description: str | None) -> argparse.ArgumentParser:
+    """What every program that times a decoder is told."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1])
+    parser.add_argument("--rows", type=int, nargs="+", default=list(STEPS))
+    parser.add_argument("--repetitions", type=int, default=5)
+    return parser
 
 
 class Rows(Protocol):

@@ -116,7 +116,8 @@ def carry_out(
     if run.store.orphans():  # its driver was killed after its last word, or another one, given up before, wrote late
         with Claim(storage, paths, notice=notice) as claim:
             run.store.recover(claim)
-    return _begin(prepared, storage, paths)
+    require_same_run(prepared, run)
+    return run
 
 
 def _run_driver(driver: Driver, run: Run) -> None:

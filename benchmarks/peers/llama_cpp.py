@@ -6,7 +6,6 @@ and gguf.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import json
 import tempfile
@@ -19,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.peers.gguf_file import write_gguf
-from benchmarks.workload import PROMPT_LENGTH, STEPS, VOCABULARY, time_decoder
+from benchmarks.workload import PROMPT_LENGTH, STEPS, VOCABULARY, time_decoder, timing_options
 
 POSITIONS = PROMPT_LENGTH + max(STEPS.values()) + 8
 
@@ -65,11 +64,8 @@ class Context:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = timing_options(__doc__)
     parser.add_argument("checkpoint", type=Path)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1])
-    parser.add_argument("--rows", type=int, nargs="+", default=list(STEPS))
-    parser.add_argument("--repetitions", type=int, default=5)
     options = parser.parse_args()
     quiet = llama_cpp.llama_log_callback(lambda _level, _text, _data: None)
     llama_cpp.llama_log_set(quiet, None)

@@ -6,7 +6,6 @@ run experts the fastest counts. Needs torch and transformers.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 from functools import partial
@@ -19,7 +18,7 @@ from oracle.checkpoint_files import read_checkpoint
 from oracle.geometry import Geometry
 from oracle.transformers_reference import TransformersReference
 
-from benchmarks.workload import STEPS, time_decoder
+from benchmarks.workload import time_decoder, timing_options
 
 EXPERTS = ("eager", "batched_mm", "grouped_mm")
 
@@ -46,11 +45,8 @@ class CachedRows:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = timing_options(__doc__)
     parser.add_argument("checkpoint", type=Path)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1])
-    parser.add_argument("--rows", type=int, nargs="+", default=list(STEPS))
-    parser.add_argument("--repetitions", type=int, default=5)
     options = parser.parse_args()
     geometry, tensors = Geometry.of_checkpoint(options.checkpoint), read_checkpoint(options.checkpoint)
     model = TransformersReference(geometry, tensors, double=False).model

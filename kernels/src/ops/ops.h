@@ -15,8 +15,7 @@ namespace kernels {
 // Ops::linear's scratch, in floats.
 constexpr int kManyRows = 16, kManyColumns = 256, kManyBatch = 64;
 constexpr std::size_t linear_scratch(int cols) {
-  const std::size_t one = 2 * static_cast<std::size_t>(cols), many = one / 2 * kManyBatch + kManyRows * kManyColumns + 16 * kManyRows * kManyBatch;
-  return one > many ? one : many;
+  return static_cast<std::size_t>(cols) * kManyBatch + kManyRows * kManyColumns + 16 * kManyRows * kManyBatch;
 }
 
 constexpr int kMostHeads = 4;  // that Ops::attend takes side by side
