@@ -1,4 +1,7 @@
-"""Bytes that a branch of a fork takes on the embedded checkpoint: `python -m benchmarks.branches`, JSON on standard output."""
+"""Bytes that a branch of a fork takes on the embedded checkpoint: `python -m benchmarks.branches`, JSON on standard output.
+
+Branches part in their first layer, as each is fed tokens of its own: those that part later share what lies below.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ def branch_bytes(decoder: kernels.Decoder, prompt: Sequence[int], branches: int,
     parent = decoder.new_state()
     decoder.step([kernels.Row(parent, prompt)])
     whole = 4 * parent.value_count()
-    decoder.step([kernels.Row(parent.fork(), [2]) for _ in range(branches)])  # what the decoder keeps is allocated before
+    decoder.step([kernels.Row(parent.fork(), [2 + place]) for place in range(branches)])  # allocates what the decoder keeps
     before = heap_bytes()
     states = [parent.fork() for _ in range(branches)]
     forked = heap_bytes()
     for step in range(tokens):
-        decoder.step([kernels.Row(state, [2 + (step + place) % 7]) for place, state in enumerate(states)])
+        decoder.step([kernels.Row(state, [2 + step + place]) for place, state in enumerate(states)])
     after = heap_bytes()
     return {
         "branches": branches,

@@ -5,7 +5,7 @@ seed, so that two processes play the same case and a failing one can be played a
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import factorial
 
 from fuzz_models import Model
@@ -24,6 +24,9 @@ class Change:
     captures: tuple[str, ...]
     capture_layers: tuple[int, ...] | None
     post_mhc: tuple[int, int] | None
+
+
+NATIVE = Change({}, {}, (), None, None)
 
 
 @dataclass(frozen=True)
@@ -72,18 +75,27 @@ def draw_case(seed: int, model: Model, largest: int) -> Case:
     rounds = []
     for number in range(draw.randint(1, 3)):
         rows = draw.sample(range(count), count if number == 0 else draw.randint(1, count))
-        rounds.append(tuple(_turn(draw, row, model.config) for row in rows))
+        # rows of equal tokens and changes are what a step computes once
+        said = [_tokens(draw, model.config) for _ in range(draw.choice((1, 2, len(rows))))]
+        changes = [_change(draw, model.config) for _ in range(draw.choice((1, 2, len(rows))))]
+        rounds.append(tuple(_turn(draw, row, draw.choice(said), draw.choice(changes)) for row in rows))
     threads = draw.choice((1, 1, 2, 2, 3, 4))
     return Case(seed, draw.choice(("official", "official", "fp32")), threads, tuple(starts), tuple(rounds))
 
 
-def _turn(draw: random.Random, row: int, config: kernels.Config) -> Turn:
-    tokens = tuple(draw.randrange(config.vocab_size) for _ in range(draw.choice((1, 1, 1, 1, 2, 3, 5))))
-    change = _change(draw, config, len(tokens) == 1) if draw.random() < 0.7 else Change({}, {}, (), None, None)
+def _turn(draw: random.Random, row: int, tokens: tuple[int, ...], change: Change) -> Turn:
+    if draw.random() < 0.3:
+        change = NATIVE
+    elif len(tokens) > 1:
+        change = replace(change, post_mhc=None)
     return Turn(row, tokens, change, draw.random() < 0.1, draw.getrandbits(32) if draw.random() < 0.1 else None)
 
 
-def _change(draw: random.Random, config: kernels.Config, one_token: bool) -> Change:
+def _tokens(draw: random.Random, config: kernels.Config) -> tuple[int, ...]:
+    return tuple(draw.randrange(config.vocab_size) for _ in range(draw.choice((1, 1, 1, 1, 2, 3, 5))))
+
+
+def _change(draw: random.Random, config: kernels.Config) -> Change:
     layers = range(config.num_hidden_layers)
     k = config.num_experts_per_tok
 
@@ -98,5 +110,5 @@ def _change(draw: random.Random, config: kernels.Config, one_token: bool) -> Cha
     names = sorted(kernels.CAPTURES)
     captures = names if draw.random() < 0.5 else draw.sample(names, draw.randint(0, 4))
     capture_layers = tuple(sorted(some(3))) or None
-    post_mhc = (draw.choice(layers), draw.getrandbits(32)) if one_token and draw.random() < 0.3 else None
+    post_mhc = (draw.choice(layers), draw.getrandbits(32)) if draw.random() < 0.3 else None
     return Change(aggregation, routes, tuple(captures), capture_layers, post_mhc)

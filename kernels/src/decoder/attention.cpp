@@ -1,5 +1,6 @@
 // Attention over the sliding window and the compressed rows (reference section 7).
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include "decoder/bf16.h"
@@ -22,8 +23,8 @@ void advance_state(Pass& pass, int l, std::int64_t i, const Buffer& kv, const Co
   const Config& c = pass.model.config();
   const Layer& layer = pass.model.layers[l];
   const Item& item = pass.items[i];
-  LayerState& state = pass.states[item.row]->layers[l];
-  Journal& journal = pass.journals[item.row];
+  LayerState& state = *pass.lead(item).state->layers[l];
+  Journal& journal = pass.lead(item).journal;
   const std::int64_t p = item.position, window = c.sliding_window;
   journal.replace(state.window[p % window], make_row(kv[i], c.head_dim));
   if (layer.ratio != 0) advance(pass, layer.compressor, false, p, main, state.main, journal);
@@ -31,6 +32,17 @@ void advance_state(Pass& pass, int l, std::int64_t i, const Buffer& kv, const Co
   for (std::int64_t q = std::max<std::int64_t>(0, p - window + 1); q <= p; ++q) keys.list[keys.window++] = state.window[q % window].get();
   keys.count = keys.window;
   keys.finished = static_cast<int>(state.main.rows.size());
+}
+
+// Gives a bundle a layer of its own: the one that all its rows share, or a copy for them when others hold that one too.
+void own_layer(Pass& pass, int l, const Bundle& bundle) {
+  const std::shared_ptr<LayerState>& shared = pass.rows[bundle.lead()].state->layers[l];
+  if (shared.use_count() == static_cast<long>(bundle.rows.size())) {
+    std::atomic_thread_fence(std::memory_order_acquire);  // whoever let go of it has read it before
+    return;
+  }
+  const auto copy = std::make_shared<LayerState>(*shared);
+  for (const int row : bundle.rows) pass.rows[row].journal.replace(pass.rows[row].state->layers[l], copy);
 }
 
 // Keys that an item at `position` attends to at most.
@@ -89,16 +101,20 @@ void attention(Pass& pass, int l) {
 
   std::vector<Keys> keys(static_cast<std::size_t>(n));
   for (std::int64_t i = 0; i < n; ++i) keys[i].list = arena.take<const float*>(static_cast<std::size_t>(most_keys(c, layer.ratio, pass.items[i].position)));
-  pass.pool.run(static_cast<std::int64_t>(pass.states.size()), 1, [&](int, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = pass.first_item[begin]; i < pass.first_item[end]; ++i)
-      advance_state(pass, l, i, kv, {compressed ? c_kv[i] : nullptr, compressed ? c_score[i] : nullptr},
-                    {indexed ? i_kv[i] : nullptr, indexed ? i_score[i] : nullptr}, keys[i]);
+  pass.pool.run(static_cast<std::int64_t>(pass.bundles.size()), 1, [&](int, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t b = begin; b < end; ++b) {
+      const Bundle& bundle = pass.bundles[b];
+      own_layer(pass, l, bundle);
+      for (std::int64_t i = bundle.first_item; i < bundle.first_item + bundle.tokens; ++i)
+        advance_state(pass, l, i, kv, {compressed ? c_kv[i] : nullptr, compressed ? c_score[i] : nullptr},
+                      {indexed ? i_kv[i] : nullptr, indexed ? i_score[i] : nullptr}, keys[i]);
+    }
   });
 
   const float head_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.index_head_dim) * c.index_n_heads));
   pass.for_each_item([&](std::int64_t i) {
     const Item& item = pass.items[i];
-    const LayerState& state = pass.states[item.row]->layers[l];
+    const LayerState& state = *pass.lead(item).state->layers[l];
     Keys& k = keys[i];
     IndexSelection selection{{}, HUGE_VALF};
     if (indexed && k.finished > 0) {
@@ -111,9 +127,8 @@ void attention(Pass& pass, int l) {
     } else {
       for (int row = 0; row < k.finished; ++row) k.list[k.count++] = state.main.rows[row].get();
     }
-    if (std::int32_t* out = pass.capture_integers(i, Capture::index_rows, l, c.index_topk))
-      std::copy(selection.rows.begin(), selection.rows.end(), out);
-    pass.capture_copy(i, Capture::index_margin, l, &selection.margin, 1);
+    pass.capture(i, Capture::index_rows, l, selection.rows, c.index_topk);
+    pass.capture(i, Capture::index_margin, l, &selection.margin, 1);
   });
 
   const Buffer o(arena, n, static_cast<std::int64_t>(heads) * hd);

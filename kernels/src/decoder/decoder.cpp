@@ -71,26 +71,30 @@ std::vector<RowResult> Decoder::step(const std::vector<RowRequest>& rows) {
   Pass pass{model_, ops(), rope_, pool_, read_ahead_, numerics_ == Numerics::official, arena_};
   std::vector<RowResult> results(rows.size());
   std::map<std::int64_t, std::pair<Angles, Angles>> angles;  // of each position, plain and compressed
+  std::map<std::pair<std::int64_t, std::vector<int>>, int> bundles;  // by position and tokens
+  std::int64_t n = 0;                                                // items that every row on its own would have
   for (std::size_t r = 0; r < rows.size(); ++r) {
     const RowRequest& row = rows[r];
-    pass.states.push_back(row.state);
-    pass.first_item.push_back(static_cast<int>(pass.items.size()));
+    pass.rows.push_back({row.state, row.intervention, &results[r]});
     const Intervention& intervention = *row.intervention;
     const int tokens = static_cast<int>(row.tokens.size());
+    n += tokens;
     const int layers = intervention.capture_layers ? static_cast<int>(intervention.capture_layers->size()) : c.num_hidden_layers;
     for (const Capture what : intervention.capture) results[r].captures.emplace_back(what, make_capture(what, c, tokens, layers));
+    const auto [bundle, fresh] = bundles.try_emplace({row.state->position, row.tokens}, static_cast<int>(pass.bundles.size()));
+    if (!fresh) {
+      pass.bundles[bundle->second].rows.push_back(static_cast<int>(r));
+      continue;
+    }
+    pass.bundles.push_back({{static_cast<int>(r)}, pass.count(), tokens});
     for (int t = 0; t < tokens; ++t) {
       const std::int64_t p = row.state->position + t;
       auto at = angles.find(p);
       if (at == angles.end()) at = angles.emplace(p, std::pair(rope_.angles(p, false), rope_.angles(p, true))).first;
-      pass.items.push_back({static_cast<int>(r), t, t + 1 == tokens, p, row.tokens[t], &intervention, &results[r], &at->second.first,
-                            &at->second.second});
+      pass.items.push_back({bundle->second, t, t + 1 == tokens, p, row.tokens[t], &at->second.first, &at->second.second});
     }
   }
-  pass.first_item.push_back(static_cast<int>(pass.items.size()));
-  pass.journals.resize(rows.size());
 
-  const std::int64_t n = pass.count();
   pass.streams = Buffer(arena_, n, wide);
   pass.next_streams = Buffer(arena_, n, wide);
   pass.x = Buffer(arena_, n, c.hidden_size);
@@ -103,34 +107,40 @@ std::vector<RowResult> Decoder::step(const std::vector<RowRequest>& rows) {
                                                       c.moe_intermediate_size});
   for (int t = 0; t < pool_.threads(); ++t) pass.scratch.push_back(arena_.take<float>(linear_scratch(static_cast<int>(widest))));
 
-  for (std::int64_t i = 0; i < n; ++i) {
+  for (std::int64_t i = 0; i < pass.count(); ++i) {
     model_.embedding(pass.items[i].token, pass.streams[i]);
     for (int s = 1; s < c.hc_mult; ++s) std::copy_n(pass.streams[i], c.hidden_size, pass.streams[i] + static_cast<std::int64_t>(s) * c.hidden_size);
   }
   for (int l = 0; l < c.num_hidden_layers; ++l) {
     const Layer& layer = model_.layers[l];
+    pass.part([&](int row) { return pass.rows[row].state->layers[l].get(); });
     hyper_connection_pre(pass, layer.hc_attn, layer.attn_norm);
     attention(pass, l);
     hyper_connection_post(pass);
-    for (std::int64_t i = 0; i < n; ++i) pass.capture_copy(i, Capture::post_attention, l, pass.streams[i], wide);
+    for (std::int64_t i = 0; i < pass.count(); ++i) pass.capture(i, Capture::post_attention, l, pass.streams[i], wide);
     hyper_connection_pre(pass, layer.hc_ffn, layer.ffn_norm);
-    for (std::int64_t i = 0; i < n; ++i) {
-      pass.capture_copy(i, Capture::ffn_post, l, pass.mix_post[i], c.hc_mult);
-      pass.capture_copy(i, Capture::ffn_comb, l, pass.mix_comb[i], static_cast<std::int64_t>(c.hc_mult) * c.hc_mult);
+    for (std::int64_t i = 0; i < pass.count(); ++i) {
+      pass.capture(i, Capture::ffn_post, l, pass.mix_post[i], c.hc_mult);
+      pass.capture(i, Capture::ffn_comb, l, pass.mix_comb[i], static_cast<std::int64_t>(c.hc_mult) * c.hc_mult);
     }
     feed_forward(pass, l);
     hyper_connection_post(pass);
-    for (std::int64_t i = 0; i < n; ++i) {
-      const auto& delta = pass.items[i].intervention->post_mhc_delta;
-      if (delta && delta->layer == l) add_post_mhc_delta(*delta, pass.streams[i], pass.items[i].position);
-      pass.capture_copy(i, Capture::post_mhc, l, pass.streams[i], wide);
+    const auto delta_of = [&](int row) {
+      const auto& delta = pass.rows[row].intervention->post_mhc_delta;
+      return delta && delta->layer == l ? &*delta : nullptr;
+    };
+    pass.part(delta_of);
+    for (std::int64_t i = 0; i < pass.count(); ++i) {
+      const Item& item = pass.items[i];
+      if (const PostMhcDelta* delta = delta_of(pass.bundles[item.bundle].lead())) add_post_mhc_delta(*delta, pass.streams[i], item.position);
+      pass.capture(i, Capture::post_mhc, l, pass.streams[i], wide);
     }
   }
   head(pass);
 
   for (std::size_t r = 0; r < rows.size(); ++r) {
     rows[r].state->position += static_cast<std::int64_t>(rows[r].tokens.size());
-    pass.journals[r].keep();
+    pass.rows[r].journal.keep();
   }
   return results;
 }

@@ -1,7 +1,4 @@
 // Routed experts and the shared expert (reference section 10), and how their terms are added up (study 2.5).
-#include <algorithm>
-#include <cstring>
-
 #include "decoder/pass.h"
 #include "decoder/router.h"
 
@@ -41,6 +38,17 @@ Groups group_by_expert(const Layer& layer, const std::vector<Route>& routes, int
   return out;
 }
 
+// The experts that an intervention forces at a layer; none: the router's.
+std::vector<int> forced_route(const Intervention& intervention, int l) {
+  const auto found = intervention.routes.find(l);
+  return found == intervention.routes.end() ? std::vector<int>{} : found->second;
+}
+
+Aggregation aggregation(const Intervention& intervention, int l) {
+  const auto found = intervention.aggregation.find(l);
+  return found == intervention.aggregation.end() ? Aggregation{} : found->second;
+}
+
 // What is read next: the experts of this layer, gates and ups first as they run first, then what the next layer's attention reads.
 void expect_weights(Pass& pass, int l, const Groups& groups) {
   for (const Slot& s : groups.slots) pass.read_ahead.expect(s.expert->w1), pass.read_ahead.expect(s.expert->w3);
@@ -57,19 +65,19 @@ void expect_weights(Pass& pass, int l, const Groups& groups) {
 void feed_forward(Pass& pass, int l) {
   const Config& c = pass.model.config();
   const Layer& layer = pass.model.layers[l];
-  const std::int64_t n = pass.count();
   const int k = c.num_experts_per_tok, d = c.hidden_size, inner = c.moe_intermediate_size;
   const bool round = pass.official;
 
+  pass.part([&](int row) { return forced_route(*pass.rows[row].intervention, l); });
+  const std::int64_t n = pass.count();
   Arena& arena = pass.arena;
   const Arena::Scope scope(arena);
   const Buffer logits(arena, n, c.n_routed_experts);
   pass.linear({pass.task(layer.gate, pass.x, pass.x8, logits, false)});
   std::vector<Route> routes(static_cast<std::size_t>(n));
   pass.for_each_item([&](std::int64_t i) {
-    const Item& item = pass.items[i];
-    const auto forced = item.intervention->routes.find(l);
-    routes[i] = route(pass.model, l, item.token, logits[i], forced == item.intervention->routes.end() ? nullptr : &forced->second);
+    const std::vector<int> forced = forced_route(*pass.lead(pass.items[i]).intervention, l);
+    routes[i] = route(pass.model, l, pass.items[i].token, logits[i], forced);
   });
 
   // every touched expert's weights are read once for all the items that chose it
@@ -109,26 +117,26 @@ void feed_forward(Pass& pass, int l) {
   });
   pass.linear(down);
 
+  if (round) pass.for_each_item([&](std::int64_t i) { pass.ops.round_bf16(v[i * (k + 1) + k], d); });
+
+  // the terms are the same for all rows of a bundle; in which order they are added up need not be
+  const std::vector<std::int64_t> origin = pass.part([&](int row) { return aggregation(*pass.rows[row].intervention, l); });
   pass.for_each_item([&](std::int64_t i) {
-    const Item& item = pass.items[i];
-    const Route& r = routes[i];
+    const Route& r = routes[origin[i]];
     const float* terms[kMaxTerms];
-    const std::int64_t first = i * (k + 1);
+    const std::int64_t first = origin[i] * (k + 1);
     for (int rank = 0; rank < k; ++rank) terms[rank] = v[first + rank];
-    float* shared = v[first + k];
-    if (round) pass.ops.round_bf16(shared, d);
-    const auto found = item.intervention->aggregation.find(l);
-    const Aggregation how = found == item.intervention->aggregation.end() ? Aggregation{} : found->second;
+    const float* shared = v[first + k];
+    const Aggregation how = aggregation(*pass.lead(pass.items[i]).intervention, l);
     aggregate(pass.ops, how.scheme, permutation(how.order, k), terms, r.ids.data(), k, shared, d, round, pass.y[i]);
 
-    if (std::int32_t* out = pass.capture_integers(i, Capture::route, l, k)) std::copy(r.ids.begin(), r.ids.end(), out);
-    pass.capture_copy(i, Capture::route_weights, l, r.weights.data(), k);
-    pass.capture_copy(i, Capture::router_scores, l, r.scores.data(), c.n_routed_experts);
-    pass.capture_copy(i, Capture::router_margin, l, &r.margin, 1);
-    if (float* out = pass.capture(i, Capture::moe_terms, l, static_cast<std::int64_t>(k) * d))
-      for (int rank = 0; rank < k; ++rank) std::memcpy(out + static_cast<std::int64_t>(rank) * d, terms[rank], sizeof(float) * d);
-    pass.capture_copy(i, Capture::moe_shared, l, shared, d);
-    pass.capture_copy(i, Capture::moe_output, l, pass.y[i], d);
+    pass.capture(i, Capture::route, l, r.ids, k);
+    pass.capture(i, Capture::route_weights, l, r.weights.data(), k);
+    pass.capture(i, Capture::router_scores, l, r.scores.data(), c.n_routed_experts);
+    pass.capture(i, Capture::router_margin, l, &r.margin, 1);
+    pass.capture(i, Capture::moe_terms, l, terms[0], static_cast<std::int64_t>(k) * d);  // the terms of an item lie one after another
+    pass.capture(i, Capture::moe_shared, l, shared, d);
+    pass.capture(i, Capture::moe_output, l, pass.y[i], d);
   });
 }
 

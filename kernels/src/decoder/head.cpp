@@ -52,7 +52,7 @@ void head(Pass& pass) {
   std::vector<std::int64_t> wanted;
   std::vector<const float*> inputs;
   for (std::int64_t i = 0; i < pass.count(); ++i)
-    if (pass.items[i].last || pass.capture(i, Capture::logits, 0, c.vocab_size) || pass.capture(i, Capture::logit_margin, 0, 1)) {
+    if (pass.items[i].last || pass.captures(pass.items[i], Capture::logits) || pass.captures(pass.items[i], Capture::logit_margin)) {
       wanted.push_back(i);
       inputs.push_back(pass.x[i]);
     }
@@ -63,17 +63,20 @@ void head(Pass& pass) {
     for (std::int64_t w = begin; w < end; ++w) {
       const std::int64_t i = wanted[static_cast<std::size_t>(w)];
       const Item& item = pass.items[i];
+      const std::vector<int>& rows = pass.bundles[item.bundle].rows;
       if (!all_finite(logits[w], c.vocab_size)) {
         const float* bad = std::find_if_not(logits[w], logits[w] + c.vocab_size, [](float x) { return std::isfinite(x); });
-        throw KernelError("logits: not finite at position " + std::to_string(item.position) + " of row " + std::to_string(item.row) +
+        throw KernelError("logits: not finite at position " + std::to_string(item.position) + " of row " + std::to_string(rows.front()) +
                           ", token " + std::to_string(bad - logits[w]));
       }
       const TopTwo top = top_two(logits[w], c.vocab_size);
-      pass.capture_copy(i, Capture::logits, 0, logits[w], c.vocab_size);
-      pass.capture_copy(i, Capture::logit_margin, 0, &top.margin, 1);
+      pass.capture(i, Capture::logits, 0, logits[w], c.vocab_size);
+      pass.capture(i, Capture::logit_margin, 0, &top.margin, 1);
       if (!item.last) continue;
-      item.result->token = top.best;
-      item.result->logits.assign(logits[w], logits[w] + c.vocab_size);
+      for (const int row : rows) {
+        pass.rows[row].result->token = top.best;
+        pass.rows[row].result->logits.assign(logits[w], logits[w] + c.vocab_size);
+      }
     }
   });
 }

@@ -1,6 +1,7 @@
 // What a row of a step changes and captures: data only. The empty intervention is the native reference.
 #pragma once
 
+#include <compare>
 #include <map>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@ namespace kernels {
 struct Aggregation {
   Scheme scheme = Scheme::native;
   int order = 0;                            // lexicographic rank of the router-ordered terms
+  auto operator<=>(const Aggregation&) const = default;
 };
 
 struct PostMhcDelta {                       // study 2.4.2

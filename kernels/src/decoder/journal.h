@@ -1,5 +1,5 @@
 // What a step has changed in one state so far. Unless it is kept, its end takes everything back, so that a step that fails leaves the state
-// as it was. Rows that were replaced stay alive as long as the journal.
+// as it was. Rows and layers that were replaced stay alive as long as the journal.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,21 @@ namespace kernels {
 class Journal {
  public:
   Journal() = default;
-  Journal(Journal&& other) noexcept : replaced_(std::move(other.replaced_)), grown_(std::move(other.grown_)) { other.keep(); }
+  Journal(Journal&& other) noexcept
+      : layers_(std::move(other.layers_)), replaced_(std::move(other.replaced_)), grown_(std::move(other.grown_)) {
+    other.keep();
+  }
   Journal& operator=(Journal&&) = delete;
   ~Journal() {
     for (auto at = replaced_.rbegin(); at != replaced_.rend(); ++at) *at->first = std::move(at->second);
     for (auto at = grown_.rbegin(); at != grown_.rend(); ++at) (*at)->pop_back();
+    for (auto at = layers_.rbegin(); at != layers_.rend(); ++at) *at->first = std::move(at->second);
+  }
+
+  // slot: of State::layers; before anything in the new layer is changed
+  void replace(std::shared_ptr<LayerState>& slot, std::shared_ptr<LayerState> layer) {
+    layers_.emplace_back(&slot, slot);
+    slot = std::move(layer);
   }
 
   // slot: of a vector that does not grow (window, kv, score)
@@ -31,11 +41,13 @@ class Journal {
     grown_.push_back(&rows);
   }
   void keep() noexcept {
+    layers_.clear();
     replaced_.clear();
     grown_.clear();
   }
 
  private:
+  std::vector<std::pair<std::shared_ptr<LayerState>*, std::shared_ptr<LayerState>>> layers_;
   std::vector<std::pair<RowPtr*, RowPtr>> replaced_;
   std::vector<std::vector<RowPtr>*> grown_;
 };

@@ -1,7 +1,6 @@
 #include "decoder/pass.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace kernels {
 namespace {
@@ -24,11 +23,11 @@ CaptureArray* find(RowResult& result, Capture what) {
   return nullptr;
 }
 
-// Offset of (token, layer) in a capture whose row has `width` values, or -1 when it is not captured.
-std::int64_t offset(const Item& item, Capture what, const CaptureArray& array, int layer, std::int64_t width) {
-  if (!by_layer(what)) return item.t * width;
-  const int index = captured_index(*item.intervention, layer);
-  return index < 0 ? -1 : (item.t * array.shape[1] + index) * width;
+// Where (token, layer) stands in a row's capture of so many values a layer, or -1 when it is not captured.
+std::int64_t offset(const RowInFlight& row, int t, Capture what, const CaptureArray& array, int layer, std::int64_t width) {
+  if (!by_layer(what)) return t * width;
+  const int index = captured_index(*row.intervention, layer);
+  return index < 0 ? -1 : (t * array.shape[1] + index) * width;
 }
 
 }  // namespace
@@ -58,22 +57,42 @@ LinearTask Pass::task(const Matrix& w, const Buffer& plain, const Buffer& quanti
   return {&w, 0, w.rows, input.rows(), out.rows(), static_cast<int>(count()), round && official};
 }
 
-float* Pass::capture(std::int64_t i, Capture what, int layer, std::int64_t width) {
-  CaptureArray* array = find(*items[i].result, what);
-  if (array == nullptr) return nullptr;
-  const std::int64_t at = offset(items[i], what, *array, layer, width);
-  return at < 0 ? nullptr : array->floats.data() + at;
+void Pass::detach(int bundle, std::vector<int> rows_of_it, std::vector<std::int64_t>& origin) {
+  const Bundle from = bundles[static_cast<std::size_t>(bundle)];
+  const int fresh = static_cast<int>(bundles.size());
+  bundles.push_back({std::move(rows_of_it), count(), from.tokens});
+  for (std::int64_t i = from.first_item; i < from.first_item + from.tokens; ++i) {
+    const std::int64_t to = count();
+    for (const Buffer* values : {&streams, &x, &x8, &mix_post, &mix_comb}) std::copy_n((*values)[i], values->width(), (*values)[to]);
+    items.push_back(items[static_cast<std::size_t>(i)]);
+    items.back().bundle = fresh;
+    origin.push_back(i);
+  }
 }
 
-std::int32_t* Pass::capture_integers(std::int64_t i, Capture what, int layer, std::int64_t width) {
-  CaptureArray* array = find(*items[i].result, what);
-  if (array == nullptr) return nullptr;
-  const std::int64_t at = offset(items[i], what, *array, layer, width);
-  return at < 0 ? nullptr : array->integers.data() + at;
+bool Pass::captures(const Item& item, Capture what) const {
+  const std::vector<int>& all = bundles[static_cast<std::size_t>(item.bundle)].rows;
+  return std::any_of(all.begin(), all.end(), [&](int row) { return rows[static_cast<std::size_t>(row)].intervention->captures(what); });
 }
 
-void Pass::capture_copy(std::int64_t i, Capture what, int layer, const float* values, std::int64_t width) {
-  if (float* out = capture(i, what, layer, width)) std::memcpy(out, values, sizeof(float) * width);
+void Pass::capture(std::int64_t i, Capture what, int layer, const float* values, std::int64_t width) {
+  const Item& item = items[static_cast<std::size_t>(i)];
+  for (const int row : bundles[static_cast<std::size_t>(item.bundle)].rows) {
+    CaptureArray* array = find(*rows[static_cast<std::size_t>(row)].result, what);
+    if (array == nullptr) continue;
+    const std::int64_t at = offset(rows[static_cast<std::size_t>(row)], item.t, what, *array, layer, width);
+    if (at >= 0) std::copy_n(values, width, array->floats.data() + at);
+  }
+}
+
+void Pass::capture(std::int64_t i, Capture what, int layer, const std::vector<int>& values, std::int64_t width) {
+  const Item& item = items[static_cast<std::size_t>(i)];
+  for (const int row : bundles[static_cast<std::size_t>(item.bundle)].rows) {
+    CaptureArray* array = find(*rows[static_cast<std::size_t>(row)].result, what);
+    if (array == nullptr) continue;
+    const std::int64_t at = offset(rows[static_cast<std::size_t>(row)], item.t, what, *array, layer, width);
+    if (at >= 0) std::copy(values.begin(), values.end(), array->integers.data() + at);
+  }
 }
 
 }  // namespace kernels

@@ -1,8 +1,13 @@
-// One step in flight: the items (a token of a row each), their activations, and the work that all stages share.
+// One step in flight: bundles of rows, their items (a token each) and activations, and the work that all stages share.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <numeric>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "decoder/arena.h"
@@ -25,15 +30,29 @@ struct RowResult {
   std::vector<std::pair<Capture, CaptureArray>> captures;
 };
 
+// Rows of equal tokens whose values are the same so far, as they share the layers that they have passed and nothing has changed one of them:
+// what they share is computed once. Bundles only ever part (Pass::part); the stages see one row in each.
+struct Bundle {
+  std::vector<int> rows;                   // indices into the step's rows, ascending
+  std::int64_t first_item;                 // its items are first_item .. first_item + tokens - 1
+  int tokens;
+  int lead() const { return rows.front(); }
+};
+
 struct Item {
-  int row = 0;                             // index into the step's rows
+  int bundle = 0;
   int t = 0;                               // token index within the row
   bool last = false;                       // last token of its row
   std::int64_t position = 0;               // absolute
   int token = 0;
-  const Intervention* intervention = nullptr;
-  RowResult* result = nullptr;
   const Angles *plain = nullptr, *compressed = nullptr;  // rotation at this position
+};
+
+struct RowInFlight {
+  State* state;
+  const Intervention* intervention;
+  RowResult* result;
+  Journal journal{};
 };
 
 // y = W x for rows [begin, end) of W and a batch of vectors.
@@ -54,10 +73,10 @@ struct Pass {
   ReadAhead& read_ahead;
   const bool official;
   Arena& arena;
-  std::vector<State*> states{};              // [rows]
-  std::vector<Journal> journals{};           // [rows]
-  std::vector<int> first_item{};             // [rows + 1]: items of row r are first_item[r] .. first_item[r+1]-1
-  std::vector<Item> items{};
+  std::vector<RowInFlight> rows{};
+  std::vector<Bundle> bundles{};
+  std::vector<Item> items{};                 // of the bundles
+  // room for the items of every row on its own
   Buffer streams{};                          // [items, hc*D] residual streams
   Buffer next_streams{};                     // [items, hc*D]
   Buffer x{};                                // [items, D] normed block input
@@ -79,11 +98,39 @@ struct Pass {
     });
   }
 
-  // Where an item's capture of a layer goes, or nullptr when it is not asked for. `width` is the number of values of one layer.
-  float* capture(std::int64_t item, Capture what, int layer, std::int64_t width);
-  std::int32_t* capture_integers(std::int64_t item, Capture what, int layer, std::int64_t width);
-  void capture_copy(std::int64_t item, Capture what, int layer, const float* values, std::int64_t width);
+  RowInFlight& lead(const Item& item) { return rows[static_cast<std::size_t>(bundles[static_cast<std::size_t>(item.bundle)].lead())]; }
+
+  // Parts every bundle into rows of equal key_of(row), a comparable value. Returns the item that each item's values were copied from, itself
+  // for those that stayed.
+  template <class KeyOf> std::vector<std::int64_t> part(KeyOf key_of);
+
+  // Whether a row of the item's bundle captures this.
+  bool captures(const Item& item, Capture what) const;
+  // Copies what an item has at a layer, [width], to the rows of its bundle that capture it; integers shorter than their width too.
+  void capture(std::int64_t item, Capture what, int layer, const float* values, std::int64_t width);
+  void capture(std::int64_t item, Capture what, int layer, const std::vector<int>& values, std::int64_t width);
+
+ private:
+  // Takes rows away from a bundle: a new one with items of its own.
+  void detach(int bundle, std::vector<int> rows, std::vector<std::int64_t>& origin);
 };
+
+template <class KeyOf> std::vector<std::int64_t> Pass::part(KeyOf key_of) {
+  std::vector<std::int64_t> origin(items.size());
+  std::iota(origin.begin(), origin.end(), 0);
+  for (int b = 0, count = static_cast<int>(bundles.size()); b < count; ++b) {
+    if (bundles[static_cast<std::size_t>(b)].rows.size() == 1) continue;
+    const std::vector<int> all = bundles[static_cast<std::size_t>(b)].rows;
+    const auto stay = key_of(all.front());
+    if (std::all_of(all.begin() + 1, all.end(), [&](int row) { return key_of(row) == stay; })) continue;
+    std::map<std::decay_t<decltype(stay)>, std::vector<int>> parts;
+    for (const int row : all) parts[key_of(row)].push_back(row);
+    for (auto& [key, rows_of_key] : parts)
+      if (key != stay) detach(b, std::move(rows_of_key), origin);
+    bundles[static_cast<std::size_t>(b)].rows = std::move(parts[stay]);
+  }
+  return origin;
+}
 
 // The stages, in the order in which a token meets them. Each reads pass.x and writes pass.y.
 void hyper_connection_pre(Pass& pass, const HyperConnection& hc, const std::vector<float>& norm);  // streams -> x, x8, mix_post, mix_comb

@@ -17,7 +17,7 @@ float sqrt_softplus(float z) {
 
 }  // namespace
 
-Route route(const Model& model, int l, int token, const float* logits, const std::vector<int>* forced) {
+Route route(const Model& model, int l, int token, const float* logits, const std::vector<int>& forced) {
   const Config& c = model.config();
   const Layer& layer = model.layers[l];
   const int experts = c.n_routed_experts, k = c.num_experts_per_tok;
@@ -38,7 +38,7 @@ Route route(const Model& model, int l, int token, const float* logits, const std
     out.ids.assign(order.begin(), order.begin() + k);
     if (experts > k) out.margin = selection[order[k - 1]] - selection[order[k]];
   }
-  if (forced != nullptr) out.ids = *forced;
+  if (!forced.empty()) out.ids = forced;
   float sum = 0;  // router order
   for (const int id : out.ids) sum += out.scores[id];
   for (const int id : out.ids) out.weights.push_back(out.scores[id] / sum * c.routed_scaling_factor);

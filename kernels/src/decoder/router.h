@@ -14,7 +14,7 @@ struct Route {
   float margin;                   // selection-score gap between ranks k and k+1; inf where nothing competes (hash layers)
 };
 
-// logits: [E] of the gate, FP32. `forced`: ids that replace the choice, or nullptr.
-Route route(const Model& model, int layer, int token, const float* logits, const std::vector<int>* forced);
+// logits: [E] of the gate, FP32. `forced`: ids that replace the choice, or none.
+Route route(const Model& model, int layer, int token, const float* logits, const std::vector<int>& forced);
 
 }  // namespace kernels

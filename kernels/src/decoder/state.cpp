@@ -15,10 +15,10 @@ constexpr std::size_t kHeaderBytes = 8 + 4 + 4 + 8 + 8 + 64;  // magic, version,
 int overlap(int ratio) { return ratio == 4 ? 2 : 1; }
 
 // Calls visit(layer, name, rows, row count, width, fill) for each component in canonical order; reference section 11.
-template <class LayerStates, class Visit> void for_each_component(const Config& c, LayerStates& layers, Visit visit) {
+template <class LayerStates, class Visit> void for_each_component(const Config& c, const LayerStates& layers, Visit visit) {
   const float minus_infinity = -std::numeric_limits<float>::infinity();
   for (int l = 0; l < c.num_hidden_layers; ++l) {
-    auto& s = layers[l];
+    auto& s = *layers[l];
     const int ratio = c.compress_ratios[l], half = overlap(ratio);
     visit(l, "window", s.window, c.head_dim, 0.0f);
     if (ratio == 0) continue;
@@ -59,13 +59,15 @@ State::State(std::shared_ptr<const Config> config, Numerics numerics, std::strin
   layers.resize(c.num_hidden_layers);
   for (int l = 0; l < c.num_hidden_layers; ++l) {
     const int ratio = c.compress_ratios[l], slots = overlap(ratio) * ratio;
-    layers[l].window.resize(c.sliding_window);
-    layers[l].main.kv.resize(slots);
-    layers[l].main.score.resize(slots);
+    const auto layer = std::make_shared<LayerState>();
+    layer->window.resize(c.sliding_window);
+    layer->main.kv.resize(slots);
+    layer->main.score.resize(slots);
     if (ratio == 4) {
-      layers[l].index.kv.resize(slots);
-      layers[l].index.score.resize(slots);
+      layer->index.kv.resize(slots);
+      layer->index.score.resize(slots);
     }
+    layers[l] = layer;
   }
 }
 
@@ -94,8 +96,9 @@ void State::write_values(float* out) const {
 void State::read_values(const float* values, std::int64_t new_position) {
   for (int l = 0; l < config_->num_hidden_layers; ++l) {
     const int ratio = config_->compress_ratios[l];
-    layers[l].main.rows.resize(ratio ? new_position / ratio : 0);
-    layers[l].index.rows.resize(ratio == 4 ? new_position / 4 : 0);
+    layers[l] = std::make_shared<LayerState>(*layers[l]);  // forks keep theirs
+    layers[l]->main.rows.resize(ratio ? new_position / ratio : 0);
+    layers[l]->index.rows.resize(ratio == 4 ? new_position / 4 : 0);
   }
   for_each_component(*config_, layers, [&](int, const char*, std::vector<RowPtr>& rows, int width, float) {
     for (RowPtr& row : rows) {

@@ -10,8 +10,8 @@
 
 namespace kernels {
 
-// A row is never written after it was made: a change replaces the pointer. So a fork copies pointers, shares every row it has not
-// replaced, and a step that fails leaves the state that it started from as it was.
+// A row is never written after it was made: a change replaces the pointer. So layers share the rows that they have not replaced, and a
+// step that fails leaves the state that it started from as it was.
 using RowPtr = std::shared_ptr<const float[]>;
 
 // A row of `width` values. Throws KernelError when one of them is not finite: a state holds no NaN, and -inf only where nothing was written.
@@ -44,7 +44,8 @@ class State {
   State(std::shared_ptr<const Config> config, Numerics numerics, std::string identity);
 
   std::int64_t position = 0;      // tokens processed
-  std::vector<LayerState> layers; // [L]
+  // [L]. Forks share a layer until one of them goes through it; a layer that several states hold is changed for all of them or copied first.
+  std::vector<std::shared_ptr<LayerState>> layers;
 
   const Config& config() const { return *config_; }
   Numerics numerics() const { return numerics_; }

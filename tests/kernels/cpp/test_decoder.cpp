@@ -54,6 +54,37 @@ TEST(interventions_and_captures_stay_in_bounds) {
   for (const auto& [what, array] : results[0].captures) CHECK(!array.floats.empty() || !array.integers.empty());
 }
 
+TEST(rows_that_share_their_layers_part_where_they_differ) {
+  Decoder one(mote(), kIdentity, 1, Numerics::official), two(mote(), kIdentity, 2, Numerics::official);
+  State prefix = one.new_state();
+  feed(one, prefix, {5, 77, 901});
+  const std::string before = prefix.serialise();
+  Intervention order, route;
+  order.aggregation[4] = {Scheme::A, 100};
+  order.capture = {Capture::moe_output, Capture::logits};
+  route.routes[7] = {0, 1, 2, 3, 4, 5};
+  const Intervention* each[] = {&kNative, &order, &kNative, &route, &order};
+  std::vector<State> forks(5, prefix), copies(5, one.new_state());
+  for (State& copy : copies) copy.restore(before);
+  for (const std::vector<int>& tokens : {std::vector<int>{9}, {10, 11, 12}}) {
+    std::vector<RowRequest> rows;
+    for (int r = 0; r < 5; ++r) rows.push_back({&forks[r], tokens, each[r]});
+    const std::vector<RowResult> together = two.step(rows);
+    for (int r = 0; r < 5; ++r) {
+      const RowResult alone = one.step({{&copies[r], tokens, each[r]}})[0];
+      CHECK(together[r].logits == alone.logits);
+      CHECK(forks[r].serialise() == copies[r].serialise());
+      for (std::size_t c = 0; c < alone.captures.size(); ++c) CHECK(together[r].captures[c].second.floats == alone.captures[c].second.floats);
+    }
+    // of the lowest layers all rows still hold one, of the highest those hold one that were never changed
+    CHECK(forks[0].layers[4] == forks[4].layers[4]);
+    CHECK(forks[0].layers.back() == forks[2].layers.back());
+    CHECK(forks[0].layers.back() != forks[1].layers.back());
+    CHECK(forks[1].layers.back() == forks[4].layers.back());
+  }
+  CHECK(prefix.serialise() == before);
+}
+
 TEST(what_cannot_run_is_refused_and_changes_nothing) {
   Decoder decoder(mote(), kIdentity, 1, Numerics::fp32);
   State state = decoder.new_state();
