@@ -45,6 +45,12 @@ void own_layer(Pass& pass, int l, const Bundle& bundle) {
   for (const int row : bundle.rows) pass.rows[row].journal.replace(pass.rows[row].state->layers[l], copy);
 }
 
+// Asks for the keys [begin, end): they lie wherever they were made, each a few lines that nothing else foresees.
+void fetch_keys(const Keys& keys, std::int64_t begin, std::int64_t end, int head_dim) {
+  for (std::int64_t k = begin; k < end; ++k)
+    for (int at = 0; at < head_dim; at += 16) __builtin_prefetch(keys.list[k] + at);
+}
+
 // Keys that an item at `position` attends to at most.
 std::int64_t most_keys(const Config& c, int ratio, std::int64_t position) {
   const std::int64_t window = std::min<std::int64_t>(position + 1, c.sliding_window), finished = ratio == 0 ? 0 : (position + 1) / ratio;
@@ -111,6 +117,16 @@ void attention(Pass& pass, int l) {
     }
   });
 
+  if (indexed) {
+    const std::int64_t per_item = c.index_n_heads;
+    pass.pool.run(n * per_item, 4, [&](int, std::int64_t begin, std::int64_t end) {
+      for (std::int64_t at = begin; at < end;) {
+        const std::int64_t i = at / per_item, h = at % per_item, count = std::min(per_item - h, end - at);
+        if (keys[i].finished > 0) prepare_queries(pass, *pass.items[i].compressed, iq[i] + h * c.index_head_dim, count);
+        at += count;
+      }
+    });
+  }
   const float head_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.index_head_dim) * c.index_n_heads));
   pass.for_each_item([&](std::int64_t i) {
     const Item& item = pass.items[i];
@@ -118,7 +134,6 @@ void attention(Pass& pass, int l) {
     Keys& k = keys[i];
     IndexSelection selection{{}, HUGE_VALF};
     if (indexed && k.finished > 0) {
-      prepare_query(pass, *item.compressed, iq[i]);
       float* w = i_weights[i];
       for (int h = 0; h < c.index_n_heads; ++h) w[h] *= head_scale;
       if (round) for (int h = 0; h < c.index_n_heads; ++h) w[h] = round_bf16(w[h]);
@@ -137,6 +152,7 @@ void attention(Pass& pass, int l) {
     for (std::int64_t at = begin; at < end;) {
       const std::int64_t i = at / heads, h = at % heads, count = std::min<std::int64_t>({heads - h, end - at, kMostHeads});
       const Angles& angles = compressed ? *pass.items[i].compressed : *pass.items[i].plain;
+      if (i + 1 < n) fetch_keys(keys[i + 1], keys[i + 1].count * h / heads, keys[i + 1].count * (h + count) / heads, hd);
       float *queries = q[i] + h * hd, *out = o[i] + h * hd;
       for (std::int64_t g = 0; g < count; ++g) {
         pass.ops.head_norm(queries + g * hd, hd, c.rms_norm_eps, round);

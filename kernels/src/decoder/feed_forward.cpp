@@ -77,7 +77,7 @@ void feed_forward(Pass& pass, int l) {
   std::vector<Route> routes(static_cast<std::size_t>(n));
   pass.for_each_item([&](std::int64_t i) {
     const std::vector<int> forced = forced_route(*pass.lead(pass.items[i]).intervention, l);
-    routes[i] = route(pass.model, l, pass.items[i].token, logits[i], forced);
+    routes[i] = route(pass, l, pass.items[i].token, logits[i], forced);
   });
 
   // every touched expert's weights are read once for all the items that chose it

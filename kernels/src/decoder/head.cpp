@@ -5,7 +5,6 @@
 
 #include "checkpoint/errors.h"
 #include "decoder/pass.h"
-#include "decoder/scalar_math.h"
 
 namespace kernels {
 namespace {
@@ -43,7 +42,9 @@ void head(Pass& pass) {
     const float* v = pass.streams[i];
     const float g = 1.0f / std::sqrt(pass.ops.dot(v, v, wide) / static_cast<float>(wide) + c.rms_norm_eps);
     float w[kMaxStreams];
-    for (int s = 0; s < n; ++s) w[s] = sigmoid(m[i][s] * g * hc.scale[0] + hc.base[s]) + c.hc_eps;
+    for (int s = 0; s < n; ++s) w[s] = m[i][s] * g * hc.scale[0] + hc.base[s];
+    pass.ops.sigmoid(w, n, w);
+    for (int s = 0; s < n; ++s) w[s] += c.hc_eps;
     pass.ops.mix(v, w, n, c.hidden_size, pass.official, pass.x[i]);
     pass.ops.rms_norm(pass.x[i], pass.model.norm.data(), c.hidden_size, c.rms_norm_eps, pass.official, pass.x[i]);
   });

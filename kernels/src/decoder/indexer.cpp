@@ -4,14 +4,13 @@
 #include <cmath>
 #include <numeric>
 
-#include "decoder/bf16.h"
 
 namespace kernels {
 
-void prepare_query(const Pass& pass, const Angles& angles, float* query) {
+void prepare_queries(const Pass& pass, const Angles& angles, float* queries, std::int64_t count) {
   const Config& c = pass.model.config();
-  for (int h = 0; h < c.index_n_heads; ++h) {
-    float* q = query + static_cast<std::size_t>(h) * c.index_head_dim;
+  for (std::int64_t h = 0; h < count; ++h) {
+    float* q = queries + h * c.index_head_dim;
     pass.rope.rotate(pass.ops, q, c.index_head_dim, angles, false, pass.official);
     if (!pass.official) continue;  // the rotation cancels in exact arithmetic
     pass.ops.hadamard(q, c.index_head_dim, true);
@@ -21,18 +20,10 @@ void prepare_query(const Pass& pass, const Angles& angles, float* query) {
 
 IndexSelection select_rows(const Pass& pass, const float* query, const float* weights, const std::vector<RowPtr>& rows, int count) {
   const Config& c = pass.model.config();
-  std::vector<float> scores(count), dots(count);
+  std::vector<float> scores(static_cast<std::size_t>(count + 15) / 16 * 16);
   std::vector<const float*> keys(count);
   for (int t = 0; t < count; ++t) keys[t] = rows[t].get();
-  for (int h = 0; h < c.index_n_heads; ++h) {  // each score: heads ascending, plain additions
-    pass.ops.dots(query + static_cast<std::size_t>(h) * c.index_head_dim, keys.data(), count, c.index_head_dim, dots.data());
-    if (pass.official)
-      for (int t = 0; t < count; ++t) scores[t] += round_bf16(std::max(round_bf16(dots[t]), 0.0f) * weights[h]);
-    else
-      for (int t = 0; t < count; ++t) scores[t] += std::max(dots[t], 0.0f) * weights[h];
-  }
-  if (pass.official)
-    for (int t = 0; t < count; ++t) scores[t] = round_bf16(scores[t]);
+  pass.ops.index_scores(query, weights, c.index_n_heads, keys.data(), count, c.index_head_dim, pass.official, scores.data());
   std::vector<int> order(count);
   std::iota(order.begin(), order.end(), 0);
   const int kept = std::min(count, c.index_topk), looked = std::min(count, kept + 1);

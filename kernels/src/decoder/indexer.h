@@ -16,7 +16,7 @@ struct IndexSelection {
 // tokens of the same chunk may have appended more (known failure T07).
 IndexSelection select_rows(const Pass& pass, const float* query, const float* weights, const std::vector<RowPtr>& rows, int count);
 
-// Turns lin(indexer.wq_b, qr) [ih, id] into the query, in place.
-void prepare_query(const Pass& pass, const Angles& angles, float* query);
+// Turns heads of lin(indexer.wq_b, qr), [count, id], into queries, in place.
+void prepare_queries(const Pass& pass, const Angles& angles, float* queries, std::int64_t count);
 
 }  // namespace kernels

@@ -5,7 +5,8 @@
 namespace kernels {
 namespace {
 
-constexpr int kRowBlock = 8;  // splits between threads fall on multiples of it
+// Splits between threads fall on multiples of it: the rows that Ops::linear takes side by side, but for the smallest matrices.
+int row_block(const LinearTask& t) { return t.end - t.begin < 64 ? 4 : 16; }
 
 std::int64_t work(const LinearTask& t) { return static_cast<std::int64_t>(t.end - t.begin) * t.w->cols * t.batch; }
 
@@ -40,12 +41,13 @@ void Pass::linear(const std::vector<LinearTask>& tasks) {
     const std::int64_t from = total * part_begin / parts, to = total * part_end / parts;
     std::int64_t done = 0;
     for (const LinearTask& t : tasks) {
-      const std::int64_t per_block = static_cast<std::int64_t>(t.w->cols) * t.batch * kRowBlock;
+      const int block = row_block(t);
+      const std::int64_t per_block = static_cast<std::int64_t>(t.w->cols) * t.batch * block;
       // a block belongs to the part in which its first multiplication falls
-      const auto block_at = [&](std::int64_t at) { return std::clamp<std::int64_t>((at - done + per_block - 1) / per_block, 0, (t.end - t.begin + kRowBlock - 1) / kRowBlock); };
+      const auto block_at = [&](std::int64_t at) { return std::clamp<std::int64_t>((at - done + per_block - 1) / per_block, 0, (t.end - t.begin + block - 1) / block); };
       const std::int64_t first = from <= done ? 0 : block_at(from), last = to <= done ? 0 : block_at(to);
       if (first < last)
-        ops.linear(*t.w, t.begin + static_cast<int>(first) * kRowBlock, std::min<int>(t.end, t.begin + static_cast<int>(last) * kRowBlock), t.x,
+        ops.linear(*t.w, t.begin + static_cast<int>(first) * block, std::min<int>(t.end, t.begin + static_cast<int>(last) * block), t.x,
                    t.y, t.batch, t.round, scratch[thread]);
       done += work(t);
     }

@@ -4,29 +4,17 @@
 #include <cmath>
 #include <numeric>
 
-#include "decoder/scalar_math.h"
-
 namespace kernels {
-namespace {
-
-// sqrt(log(1 + e^z)), in double, rounded once
-float sqrt_softplus(float z) {
-  const double softplus = (z > 0 ? z : 0.0) + log1p_double(exp_double(-std::fabs(static_cast<double>(z))));
-  return static_cast<float>(std::sqrt(softplus));
-}
-
-}  // namespace
-
-Route route(const Model& model, int l, int token, const float* logits, const std::vector<int>& forced) {
-  const Config& c = model.config();
-  const Layer& layer = model.layers[l];
+Route route(const Pass& pass, int l, int token, const float* logits, const std::vector<int>& forced) {
+  const Config& c = pass.model.config();
+  const Layer& layer = pass.model.layers[l];
   const int experts = c.n_routed_experts, k = c.num_experts_per_tok;
   Route out;
   out.margin = HUGE_VALF;
   out.scores.resize(experts);
-  for (int e = 0; e < experts; ++e) out.scores[e] = sqrt_softplus(logits[e]);
+  pass.ops.sqrt_softplus(logits, experts, out.scores.data());
   if (layer.hashed) {
-    out.ids = model.hash_route(l, token);
+    out.ids = pass.model.hash_route(l, token);
   } else {
     std::vector<float> selection(experts);  // the bias selects and never weighs (known failure T19)
     for (int e = 0; e < experts; ++e) selection[e] = out.scores[e] + layer.gate_bias[e];

@@ -15,6 +15,6 @@ struct Route {
 };
 
 // logits: [E] of the gate, FP32. `forced`: ids that replace the choice, or none.
-Route route(const Model& model, int layer, int token, const float* logits, const std::vector<int>& forced);
+Route route(const Pass& pass, int layer, int token, const float* logits, const std::vector<int>& forced);
 
 }  // namespace kernels

@@ -56,8 +56,14 @@ struct Ops {
   // and after each addition; round_output: the last rounding.
   void (*aggregate)(const float* const* terms, int count, const float* shared, int n, bool round_terms, bool round_sums,
                     bool round_output, float* out);
-  // out[i] = a . b[i] for i in [0, count), each as `dot` has it
-  void (*dots)(const float* a, const float* const* b, int count, int n, float* out);
+  // scores[t] = R(sum_h R(max(R(q[h] . keys[t]), 0) * w[h])), heads in order; q: [heads, n], scores: room for `count` up to the next multiple
+  // of 16; reference section 9
+  void (*index_scores)(const float* q, const float* w, int heads, const float* const* keys, int count, int n, bool round, float* scores);
+  // 1 / (1 + e^-x) and sqrt(log(1 + e^z)), in double, rounded once; any n
+  void (*sigmoid)(const float* x, int n, float* out);
+  void (*sqrt_softplus)(const float* z, int n, float* out);
+  // Row softmax of C [n, n] and `iterations` of column and row normalisation, in place; n up to 8; reference section 5
+  void (*sinkhorn)(float* C, int n, int iterations, float eps);
 };
 
 // The table in use: the widest this CPU has, or the one RUNNER_ISA (scalar, avx2, avx512) forces. Throws KernelError when what is forced is

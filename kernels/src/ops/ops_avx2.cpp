@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "ops/double_tables.h"
 #include "ops/ops.h"
 
 #if defined(__x86_64__)
@@ -15,6 +16,7 @@ namespace {
 namespace avx2 {
 #include "ops/lanes_avx2.inc"
 #include "ops/elementary.inc"
+#include "ops/doubles.inc"
 #include "ops/weight_rows.inc"
 #include "ops/linear.inc"
 #include "ops/body.inc"

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "ops/double_tables.h"
 #include "ops/ops.h"
 
 namespace kernels {
@@ -9,6 +10,7 @@ namespace {
 namespace scalar {
 #include "ops/lanes_scalar.inc"
 #include "ops/elementary.inc"
+#include "ops/doubles.inc"
 #include "ops/weight_rows.inc"
 #include "ops/linear_definition.inc"
 #include "ops/body.inc"

@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "decoder/bf16.h"
+#include "decoder/scalar_math.h"
 
 using kernels::Format;
 using kernels::Matrix;
@@ -252,9 +253,87 @@ TEST(attention_and_pooling_give_the_scalar_bits) {
       float score[64 * kernels::kMostHeads];
       ops.attend(query.data(), long_keys.data(), 70, 128, 70, wide, 6, sinks.data(), false, score, out);
     });
-    agree(70, [&](const Ops& ops, float* out) { ops.dots(query.data(), long_keys.data(), 70, wide, out); });
+    for (const int heads : {1, 4, 6})
+      for (const int count : {1, 16, 23, 64, 70})
+        for (const bool round : {false, true})
+          agree((count + 15) / 16 * 16, [&](const Ops& ops, float* out) {
+            ops.index_scores(query.data(), sinks.data(), heads, long_keys.data(), count, wide, round, out);
+            std::fill(out + count, out + (count + 15) / 16 * 16, 0.0f);  // room only
+          });
   }
   agree(hd, [&](const Ops& ops, float* out) { ops.pool(keys.data(), keys.data() + 20, 8, hd, true, out); });
+}
+
+TEST(index_scores_sum_what_is_positive_over_heads) {
+  const int n = 32, heads = 5, count = 3;
+  const std::vector<float> q = values(heads * n, 21), keys = values(count * n, 22), w = {1, -2, 0.5f, 3, -0.25f};
+  std::vector<const float*> rows;
+  for (int t = 0; t < count; ++t) rows.push_back(keys.data() + t * n);
+  std::vector<float> found(16);
+  kernels::ops().index_scores(q.data(), w.data(), heads, rows.data(), count, n, true, found.data());
+  for (int t = 0; t < count; ++t) {
+    float sum = 0;
+    for (int h = 0; h < heads; ++h) {
+      const float dot = kernels::round_bf16(kernels::ops().dot(q.data() + h * n, rows[t], n));
+      sum += kernels::round_bf16(std::max(dot, 0.0f) * w[h]);
+    }
+    CHECK_EQ(found[t], kernels::round_bf16(sum));
+  }
+}
+
+TEST(gates_are_accurate_and_hold_beyond_their_range) {
+  for (const int n : {1, 7, 8, 33}) {
+    std::vector<float> x(n), sigmoid(n), softplus(n);
+    for (int i = 0; i < n; ++i) x[i] = -20.0f + 40.0f * static_cast<float>(i) / static_cast<float>(n);
+    for (const Ops* ops : tables()) {
+      ops->sigmoid(x.data(), n, sigmoid.data());
+      ops->sqrt_softplus(x.data(), n, softplus.data());
+      for (int i = 0; i < n; ++i) {  // in double, rounded once: the library agrees where it isn't at a rounding boundary
+        CHECK(std::fabs(sigmoid[i] / (1 / (1 + std::exp(-static_cast<double>(x[i])))) - 1) < 6.1e-8);
+        CHECK(std::fabs(softplus[i] / std::sqrt(std::log1p(std::exp(static_cast<double>(x[i])))) - 1) < 6.1e-8);
+      }
+    }
+    agree(n, [&](const Ops& ops, float* out) { ops.sigmoid(x.data(), n, out); });
+    agree(n, [&](const Ops& ops, float* out) { ops.sqrt_softplus(x.data(), n, out); });
+  }
+  std::vector<float> far = {0.0f, -0.0f, 100.0f, -100.0f, 1e30f, -1e30f, HUGE_VALF, -HUGE_VALF, NAN}, out(far.size());
+  const int n = static_cast<int>(far.size());
+  kernels::ops().sigmoid(far.data(), n, out.data());
+  CHECK(out[0] == 0.5f && out[1] == 0.5f && out[2] == 1.0f && out[4] == 1.0f && out[6] == 1.0f);
+  CHECK(out[3] < 1e-40f && out[5] == 0.0f && out[7] == 0.0f && std::isnan(out[8]));
+  kernels::ops().sqrt_softplus(far.data(), n, out.data());
+  CHECK(out[0] == out[1] && out[2] == 10.0f && out[4] == std::sqrt(1e30f) && out[6] == HUGE_VALF);
+  CHECK(out[5] == 0.0f && out[7] == 0.0f && std::isnan(out[8]));
+}
+
+TEST(sinkhorn_makes_sums_of_one_by_its_written_order) {
+  for (int n = 1; n <= 8; ++n) {
+    const std::vector<float> x = values(n * n + 3, 60 + static_cast<unsigned>(n));
+    std::vector<float> expected(x.begin() + 3, x.end());
+    float* C = expected.data();
+    for (int i = 0; i < n; ++i) {
+      const float top = *std::max_element(C + i * n, C + i * n + n);
+      float sum = 0;
+      for (int j = 0; j < n; ++j) sum += C[i * n + j] = static_cast<float>(kernels::exp_double(static_cast<double>(C[i * n + j]) - top));
+      for (int j = 0; j < n; ++j) C[i * n + j] = C[i * n + j] / sum + 1e-6f;
+    }
+    const auto normalise = [&](int out, int in) {
+      for (int i = 0; i < n; ++i) {
+        float sum = 0;
+        for (int j = 0; j < n; ++j) sum += C[i * out + j * in];
+        for (int j = 0; j < n; ++j) C[i * out + j * in] /= sum + 1e-6f;
+      }
+    };
+    for (int k = 0; k < 20; ++k) {
+      if (k > 0) normalise(n, 1);
+      normalise(1, n);
+    }
+    for (const Ops* ops : tables()) {
+      std::vector<float> found(x.begin() + 3, x.end());
+      ops->sinkhorn(found.data(), n, 20, 1e-6f);
+      CHECK(same_bits(found, expected));
+    }
+  }
 }
 
 TEST(quantised_values_are_on_the_grid_and_nearest) {

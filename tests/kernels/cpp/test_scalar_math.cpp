@@ -11,21 +11,14 @@ TEST(elementary_functions_are_accurate) {
     CHECK(std::fabs(kernels::exp_double(x) / std::exp(x) - 1) < 1e-15);
     const double y = std::exp(-30 + 60 * t);
     CHECK(std::fabs(kernels::log_double(y) - std::log(y)) < 1e-15 * std::fmax(1.0, std::fabs(std::log(y))));
-    CHECK(std::fabs(kernels::log1p_double(t) / std::log1p(t) - 1) < 1e-15);
     double s, c;
     kernels::sin_cos_double(1e6 * t, &s, &c);
     CHECK(std::fabs(s - std::sin(1e6 * t)) < 1e-15 && std::fabs(c - std::cos(1e6 * t)) < 1e-15);
   }
 }
 
-TEST(exp_and_sigmoid_hold_beyond_their_range) {
+TEST(exp_holds_beyond_its_range) {
   CHECK_EQ(kernels::exp_double(-800), 0.0);
   CHECK_EQ(kernels::exp_double(800), HUGE_VAL);
   CHECK(std::isnan(kernels::exp_double(NAN)));
-  CHECK_EQ(kernels::sigmoid(0.0f), 0.5f);
-  for (const float v : {100.0f, 800.0f, 1e30f, HUGE_VALF}) {
-    CHECK_EQ(kernels::sigmoid(v), 1.0f);
-    CHECK(kernels::sigmoid(-v) < 1e-40f);
-  }
-  CHECK(std::isnan(kernels::sigmoid(NAN)));
 }
