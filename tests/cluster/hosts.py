@@ -1,7 +1,8 @@
 """Hosts on one machine: network namespaces on a bridge, each with a name, processes and mounts of its own, and Ray on each.
 
 Needs root and iproute2. The process that makes them is a host of its own beside them, on the bridge. A host's link can be cut,
-all its processes can be killed, files can be hidden from it. Only processes in the namespaces made here are ever killed.
+all its processes can be killed, files can be hidden from it, its workers can be slowed down. Only processes in the namespaces
+made here are ever killed; what a killed maker left is taken away by the next one.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ import yaml
 
 GCS_PORT = 6379
 DASHBOARD_PORT = 8265
+LINKS = Path("/sys/class/net")
 
-LAUNCHER = Path(__file__).parents[2] / "cluster.yaml"
+ROOT = Path(__file__).parents[2]
+LAUNCHER = ROOT / "cluster.yaml"
+WORKER = ROOT / "actors" / "worker.py"
 
 
 def settings(kind: Literal["head", "worker"]) -> dict[str, str]:
@@ -35,6 +39,23 @@ def settings(kind: Literal["head", "worker"]) -> dict[str, str]:
 
 
 PATIENCE_SECONDS = 60.0
+
+_PACED = """
+
+_run = Worker.run
+
+
+def _paced(self, execute, lease):
+    begun = time.monotonic()
+    outcome = _run(self, execute, lease)
+    with open({pace!r}) as pace:
+        time.sleep(max(0.0, float(pace.read()) - (time.monotonic() - begun)))
+    return outcome
+
+
+Worker.run = _paced
+"""
+"""What the hosts' copy of actors/worker.py ends with."""
 
 
 def unavailable() -> str:
@@ -60,11 +81,11 @@ class Hosts:
 
     def __init__(self, count: int = 3, cpus: int = 2) -> None:
         self.count, self.cpus = count, cpus
-        _sweep()
         self._tag = f"rh{os.getpid()}"
+        sweep()
         self._net = f"10.77.{os.getpid() % 250}"
         self._bridge = f"{self._tag}b"
-        self._directory = Path(tempfile.mkdtemp(prefix="rh", dir="/tmp"))  # short, as socket names have 107 characters
+        self._directory = Path(tempfile.mkdtemp(prefix=f"{self._tag}-", dir="/tmp"))  # short: socket names have 107 characters
         self._started: list[subprocess.Popen[bytes]] = []
         self._shells: dict[int, subprocess.Popen[bytes]] = {}
         self._starts = 0
@@ -72,6 +93,9 @@ class Hosts:
         self.token = self._directory / "token"
         self.token.touch(mode=0o600)
         self.token.write_text(secrets.token_hex(32))
+        self._worker = self._directory / "worker.py"
+        self._worker.write_text(WORKER.read_text() + _PACED.format(pace=str(self._directory / "pace")))
+        self.pace(0.0)
         ip("link", "add", self._bridge, "type", "bridge")
         ip("addr", "add", f"{self._net}.1/24", "dev", self._bridge)
         ip("link", "set", self._bridge, "up")
@@ -92,11 +116,10 @@ class Hosts:
     def environment(self) -> dict[str, str]:
         """What a process needs to be let in."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-        root = str(Path(__file__).parents[2])
         # The interpreter that runs the tests comes first, as an installation's environment would.
         return kept | {
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-            "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(self.token),
             "RAY_USAGE_STATS_ENABLED": "0",
@@ -108,6 +131,12 @@ class Hosts:
     def show(self, host: int, folders: Mapping[Path, Path]) -> None:
         """From its next start on, a host sees other folders in the place of those that are the keys."""
         self._folders[host] = folders
+
+    def pace(self, seconds: float) -> None:
+        """From its next lease on, a worker on any host takes at least so long for one, however fast the machine is."""
+        new = self._directory / "pace.new"
+        new.write_text(str(seconds))
+        new.rename(self._directory / "pace")
 
     def start(self, *hosts: int) -> None:
         """Start Ray on these hosts, the head first, and wait until each says that it runs."""
@@ -126,7 +155,8 @@ class Hosts:
             else:
                 options += [f"--address={self.address(0)}:{GCS_PORT}"]
             log = self._directory / f"start{self._starts}.log"
-            script = [f"hostname host{host}", *(f"mount --bind '{a}' '{b}'" for b, a in self._folders.get(host, {}).items())]
+            folders = {WORKER: self._worker, **self._folders.get(host, {})}
+            script = [f"hostname host{host}", *(f"mount --bind '{a}' '{b}'" for b, a in folders.items())]
             script.append('exec "$0" "$@"')
             # Ray looks for a machine's raylets among its processes, and would take those of other hosts for its own.
             own = ["unshare", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child"]
@@ -200,7 +230,6 @@ class Hosts:
         for process in self._started:
             process.poll()
         _remove(self._tag)
-        shutil.rmtree(self._directory, ignore_errors=True)
 
     def _namespace(self, host: int) -> str:
         return f"{self._tag}h{host}"
@@ -223,21 +252,24 @@ def _kill(namespace: str) -> None:
 
 
 def _remove(tag: str) -> None:
-    """Take away all hosts of a tag, with their processes and links."""
+    """Take away all hosts of a tag, with their processes, links and files."""
     for namespace in _namespaces():
         if namespace.startswith(f"{tag}h"):
             _kill(namespace)
             subprocess.run(["ip", "netns", "del", namespace], check=False)
-    for link in Path("/sys/class/net").glob(f"{tag}[bv]*"):
+    for link in LINKS.glob(f"{tag}[bv]*"):
         subprocess.run(["ip", "link", "del", link.name], check=False, capture_output=True)
+    for directory in Path("/tmp").glob(f"{tag}-*"):
+        shutil.rmtree(directory, ignore_errors=True)
 
 
-def _sweep() -> None:
-    """Take away the hosts of processes that were killed before they could."""
-    for namespace in _namespaces():
-        owner = re.fullmatch(r"(rh(\d+))h\d+", namespace)
-        if owner and not Path(f"/proc/{owner[2]}").exists():
-            _remove(owner[1])
+def sweep() -> None:
+    """Take away what is left of hosts whose makers were killed before they could, one that had this process's number included."""
+    names = [*_namespaces(), *(path.name for path in (*LINKS.glob("rh*"), *Path("/tmp").glob("rh*")))]
+    owners = {int(found[1]) for name in names if (found := re.match(r"rh(\d+)[-hbv]", name))}
+    for pid in owners:
+        if pid == os.getpid() or not Path(f"/proc/{pid}").exists():
+            _remove(f"rh{pid}")
 
 
 def _namespaces() -> list[str]:
