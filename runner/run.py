@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -182,14 +183,30 @@ def _record(prepared: Prepared, *, with_content: bool) -> RunRecord:
 
 
 def _begin(prepared: Prepared, storage: Storage, paths: RunPaths) -> Run:
-    """The run, written down if it is new, required to be the one that is asked for if it is not."""
+    """The run, written down if it is new, required to be the one that is asked for if it is not.
+
+    Nothing is replaced: this driver may have been given up since it looked, and another one may have begun with the run.
+    """
     if not storage.exists(paths.record):
+        record = _record(prepared, with_content=True).to_bytes()
         # The catalog first: run.json is what makes a directory a run.
-        storage.replace(paths.catalog, Path(prepared.job_file.catalog).read_bytes())
-        storage.replace(paths.record, _record(prepared, with_content=True).to_bytes())
+        with contextlib.suppress(FileExistsError):
+            storage.create(paths.catalog, Path(prepared.job_file.catalog).read_bytes(), read_only=False)
+        if not storage.exists(paths.record):
+            _require_own_catalog(prepared, storage, paths)
+        with contextlib.suppress(FileExistsError):
+            storage.create(paths.record, record, read_only=False)
     run = open_run(paths.root)
     require_same_run(prepared, run)
     return run
+
+
+def _require_own_catalog(prepared: Prepared, storage: Storage, paths: RunPaths) -> None:
+    """Refuse the catalog of another job, whose driver was killed before it could write run.json."""
+    left = parse_catalog(storage.read(paths.catalog), str(paths.catalog))
+    if left.digest != prepared.catalog.digest:
+        allowed = "this job's prompts (a driver that was killed as it began left it: remove it, or take another --run-dir)"
+        raise InvalidInput(str(paths.catalog), "", "other prompts, and no run.json", allowed)
 
 
 def _require_own_directory(storage: Storage, paths: RunPaths) -> None:

@@ -8,13 +8,17 @@ import shutil
 from pathlib import Path
 
 import pytest
-from random_runs import RandomRuns, submit
+from random_runs import CATALOG, RandomRuns, submit
 from tamper import copied
 
 from actors import content
+from runner import run as module
+from runner.local_storage import LocalStorage
+from runner.preflight import prepare
 from runner.run import Run, open_run
 from runner.verify import verify
 from schemas.errors import InvalidInput
+from schemas.job_file import load_job
 
 
 @pytest.fixture
@@ -63,6 +67,44 @@ def test_weights_that_take_long_to_read_are_not_recorded(own: RandomRuns, monkey
     assert json.loads(run.paths.record.read_bytes())["checkpoint_content"] is None
     run.paths.finished.unlink()
     assert submit(own.folder / "own" / "job.yaml", run.paths.root).verdict().state == "finished"
+
+
+JOB = {"protocol": "canonical", "horizon": 2}
+
+
+def begin_late(job: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin with a job as a driver that looked for run.json before `run` was there, and was stopped in between."""
+    looks = iter([False])
+    monkeypatch.setattr(
+        LocalStorage, "exists", lambda storage, path: next(looks, path.exists()) if path == run.paths.record else path.exists()
+    )
+    module._begin(prepare(load_job(job)), LocalStorage(), run.paths)
+
+
+def test_a_late_driver_replaces_no_run(random_runs: RandomRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = submit(random_runs.job("late", JOB), tmp_path / "run")
+    before = {path: path.read_bytes() for path in (run.paths.record, run.paths.catalog)}
+    with monkeypatch.context() as patched:
+        begin_late(random_runs.job("late", JOB), run, patched)
+    other_prompts = random_runs.job("late", JOB, CATALOG.replace("sheep", "goat"))
+    with monkeypatch.context() as patched, pytest.raises(InvalidInput, match="en-1: found text with SHA-256"):
+        begin_late(other_prompts, run, patched)
+    other_job = random_runs.job("late", JOB | {"horizon": 3})
+    with monkeypatch.context() as patched, pytest.raises(InvalidInput, match="horizon: found 3, allowed: 2"):
+        begin_late(other_job, run, patched)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_the_catalog_of_a_driver_that_was_killed_as_it_began(random_runs: RandomRuns, tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    root.mkdir()
+    (root / "catalog.tsv").write_text(CATALOG.replace("sheep", "goat"))
+    job = random_runs.job("left", JOB)
+    with pytest.raises(InvalidInput, match=r"catalog\.tsv: found other prompts, and no run\.json, allowed: this job's prompts"):
+        submit(job, root)
+    assert not (root / "run.json").exists()
+    (root / "catalog.tsv").write_bytes((job.parent / "prompts.tsv").read_bytes())
+    assert submit(job, root).verdict().state == "finished"
 
 
 def edit(run: Run, **fields: object) -> None:
