@@ -77,6 +77,11 @@ class RunPaths:
         """A part of the plan that entry `number` of the journal names."""
         return self.plans / f"{_plain(stage)}-{number:09d}-{part:05d}.jsonl"
 
+    def plan_number(self, path: PurePath) -> int:
+        """The entry that names, or was to name, a part of a plan; 0 for any other file."""
+        fields = path.name.removesuffix(".jsonl").rsplit("-", 2)
+        return int(fields[1]) if path.parent == self.plans and len(fields) == 3 and fields[1].isdecimal() else 0
+
     def plan_file(self, name: str) -> PurePath:
         """Part of a plan under a name that was read somewhere. Raises ValueError for one that `plan` would not give."""
         _plain(name.removesuffix(".jsonl"))

@@ -143,6 +143,7 @@ class RunStore:
         """The same from the journal, a piece at a time: neighbours in plan and entry are one piece."""
         units = self.index().units.get(stage, {})
         cache: dict[int, tuple[pa.Table, list[int]]] = {}
+        open_bytes = 0
         waiting = self.schemas[table].empty_table()
         run: tuple[int, int, int] | None = None  # of the rows that wait: entry, first row, row behind the last
         for key in self.planned_keys(stage):
@@ -151,9 +152,11 @@ class RunStore:
                 continue
             if place.entry not in cache:
                 # Leases follow the plan, so that few entries are open at a time; only a retry comes long after its neighbours.
-                while len(cache) >= _OPEN_ENTRIES:
-                    del cache[next(iter(cache))]
-                cache[place.entry] = self._journal.rows_with_ends(place.entry, table)
+                opened = self._journal.rows_with_ends(place.entry, table)
+                open_bytes += opened[0].nbytes
+                while cache and open_bytes > _OPEN_BYTES:
+                    open_bytes -= cache.pop(next(iter(cache)))[0].nbytes
+                cache[place.entry] = opened
             ends = cache[place.entry][1]
             first, end = (ends[place.place - 1] if place.place else 0), ends[place.place]
             if run is not None and run[0] == place.entry and run[2] == first:
@@ -271,7 +274,10 @@ class RunStore:
                 self._load()
                 if self._index.epoch >= self._epoch:
                     raise RunBusy(f"{self.paths.root}: this driver was given up, and another one began to work on the run")
-        orphans = self.orphans()
+        # A plan for an entry behind those that were read here is a successor's: it is named there, or is about to be.
+        over = self.finished() is not None
+        orphans = [path for path in self.orphans() if over or self.paths.plan_number(path) <= self.index().last]
+        self._require_held(look=True)
         self.remove(orphans)
         return orphans
 
@@ -309,5 +315,5 @@ class RunStore:
         return True
 
 
-_OPEN_ENTRIES = 64
-"""Entries whose rows are in memory at a time, at most."""
+_OPEN_BYTES = 128 << 20
+"""Of entries whose rows are in memory at a time, at most; one entry may have more."""

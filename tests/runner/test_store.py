@@ -27,7 +27,7 @@ def test_rows_come_in_plan_order_whatever_the_order_of_arrival(tmp_path: Path) -
 def test_more_entries_than_are_open_at_a_time_read_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = drive(tmp_path, DirectedExecutor(workers_alive=5, seed=3), about=experiment(prompts=30, batch=1))
     before = store.table("4", "tokens")
-    monkeypatch.setattr("runner.store._OPEN_ENTRIES", 2)
+    monkeypatch.setattr("runner.store._OPEN_BYTES", 200)
     assert open_reader(store).table("4", "tokens") == before
 
 
@@ -36,13 +36,30 @@ def test_what_killed_drivers_left_is_never_read_and_is_swept_by_the_next(tmp_pat
     rows = store.table("4", "tokens")
     torn = store.paths.journal / ".000000009.entry.0123.tmp"
     torn.write_bytes(b"{")
-    unnamed = store.paths.plan("4", 99, 0)
+    unnamed = store.paths.plan("4", store.next_entry(), 0)
     unnamed.write_bytes(b"{}")
     assert open_reader(store).table("4", "tokens") == rows
     assert store.orphans() == [torn, unnamed]
     open_store(tmp_path)
     assert not torn.exists()
     assert not unnamed.exists()
+
+
+def test_a_late_driver_does_not_sweep_the_plan_of_the_one_that_took_over(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+
+    class Asleep(LocalStorage):
+        """Stops for so long, between its beginning and its look for plans that no entry names, that all the work is done."""
+
+        def names(self, directory: PurePath) -> list[str]:
+            if directory == store.paths.plans and not super().names(directory):
+                drive(tmp_path)
+            return super().names(directory)
+
+    RunStore(store.paths, store.schemas, Asleep()).recover()
+    plans = [path for stage in ("4", "8") for path in open_reader(store).plan_paths(stage)]
+    assert [path.name for path in plans] == LocalStorage().names(store.paths.plans)
+    assert len(plans) == 2
 
 
 def test_the_journal_goes_when_the_dataset_is_there(store: RunStore) -> None:
