@@ -8,6 +8,7 @@ have another go on with the run.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import tempfile
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from runner.interrupt import Interrupted
 from schemas.catalog import check_composition, load_catalog
 from schemas.errors import ClusterUnreachable, InvalidInput, RunBusy
 from schemas.job_file import BUILTIN, JobFile
@@ -25,6 +27,13 @@ if TYPE_CHECKING:
 
 DRIVER, HELPER = "driver", "helper"
 """What a job of ours does: it carries a run out, or looks at one or sends it a signal where its driver is."""
+
+NAME_CHARACTERS = 64
+"""As many as a job's name has at most; a run's directory may have a longer one."""
+
+
+class Stopped(Interrupted):
+    """A job was told to stop, and has ended; Ray keeps no exit code of such a one."""
 
 
 class Head:
@@ -83,11 +92,13 @@ class Head:
         return max(ours, key=lambda one: (not one.ended, one.code != RunBusy.exit_code, one.started))
 
     def conclude(self, submission: str, root: str) -> int:
-        """Exit code of a driver that has ended. Raises ClusterUnreachable when it ended because its host or the cluster did."""
+        """Exit code of a driver that has ended. Raises Stopped, and ClusterUnreachable when it ended because its host or the
+        cluster did: what has become of the run only the store can tell then.
+        """
         return exit_code(self._ended(submission), root)
 
     def _start(self, command: Sequence[str], role: str, root: str, name: str, folder: Path | None = None) -> str:
-        submission = f"runner-{name}-{secrets.token_hex(4)}"
+        submission = f"runner-{_plain(name)}-{secrets.token_hex(4)}"
         metadata = {"runner": role, "run": root, "name": name}
         return self.server.submit(command, name=submission, folder=folder, metadata=metadata)
 
@@ -114,9 +125,9 @@ def there(root: PurePath | None) -> str:
 
 
 def exit_code(end: JobEnd, root: str) -> int:
-    """What a driver ended with: it has asked the store. Raises ClusterUnreachable when it could not end by itself."""
+    """What a driver ended with, which has asked the store. Raises Stopped; ClusterUnreachable when it did not end by itself."""
     if end.status == "STOPPED":
-        return 130
+        raise Stopped(f"the driver was stopped; `runner resume {root}` goes on")
     if end.code is None:
         raise ClusterUnreachable(f"the driver's host or its Ray is gone: {end.message}; `runner resume {root}` goes on")
     return end.code
@@ -126,6 +137,11 @@ def said_as_json(output: str) -> Any:
     """The one JSON value with which a command's output ends. Raises ValueError when there is none."""
     start = max(output.rfind("\n{"), output.rfind("\n["), -1) + 1
     return json.loads(output[start:])
+
+
+def _plain(name: str) -> str:
+    """A name as a part of a submission's, which becomes part of addresses and of names of files."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:NAME_CHARACTERS].strip("-") or "run"
 
 
 def _pack(job_file: JobFile, folder: Path) -> None:

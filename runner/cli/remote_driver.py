@@ -13,7 +13,7 @@ import click
 from runner.cli.options import print_json
 from runner.interrupt import Interrupt, Interrupted
 from runner.location import location
-from runner.remote import Head, said_as_json, there
+from runner.remote import Head, Stopped, said_as_json, there
 from runner.run import open_run
 from schemas.errors import ClusterUnreachable, RunnerError
 
@@ -69,14 +69,16 @@ def _followed(head: Head, submission: str, root: str, *, as_json: bool) -> int:
                     sys.stdout.write(chunk)
                     sys.stdout.flush()
             code = head.conclude(submission, root)
+    except Stopped as error:
+        code = _by_the_store(head, root, error)
     except Interrupted:
         head.server.stop(submission)
         raise
     except ClusterUnreachable as error:
-        code = _by_the_store(root, error)
+        code = _by_the_store(None, root, error)
     else:
         if code not in DOCUMENTED:
-            code = _by_the_store(root, RunnerError(f"the driver ended with {code}; `runner resume {root}` goes on"))
+            code = _by_the_store(head, root, RunnerError(f"the driver ended with {code}; `runner resume {root}` goes on"))
     if as_json:
         with contextlib.suppress(ValueError):
             print_json(said_as_json(output))
@@ -94,13 +96,23 @@ def _ask_to_finish(head: Head, root: str) -> None:
     threading.Thread(target=ask, daemon=True).start()
 
 
-def _by_the_store(root: str, otherwise: RunnerError) -> int:
-    """Exit code by what the store says, where it can be read from here and the run is over; raises `otherwise` where not."""
-    try:
-        state = open_run(location(root)).verdict().state
-    except (RunnerError, OSError):
-        raise otherwise from None
+def _by_the_store(head: Head | None, root: str, otherwise: RunnerError | Interrupted) -> int:
+    """Exit code by what the store says, where the run is over; raises `otherwise` where it is not, or the store is out of reach.
+
+    head: of the cluster, where that still answers.
+    """
+    state = _state(head, root)
     if state not in STATES:
         raise otherwise
     click.echo(f"runner: {otherwise}; the store says that the run is {state}", err=True)
     return STATES[state]
+
+
+def _state(head: Head | None, root: str) -> str:
+    """The run's state, read from here or, if it cannot be, on the cluster; "" where neither can."""
+    with contextlib.suppress(RunnerError, OSError):
+        return open_run(location(root)).verdict().state
+    with contextlib.suppress(RunnerError, Stopped, ValueError, KeyError, TypeError):
+        if head is not None:
+            return str(said_as_json(head.ask(["status", root, "--json"], root)[1])["state"])
+    return ""

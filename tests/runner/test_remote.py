@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import cast
@@ -10,7 +11,7 @@ import pytest
 
 from actors.job_server import JobEnd, JobServer, Submission
 from runner.preflight import prepare
-from runner.remote import Head, _pack, exit_code, is_head, said_as_json, there
+from runner.remote import Head, Stopped, _pack, exit_code, is_head, said_as_json, there
 from schemas.errors import ClusterUnreachable, InvalidInput
 from schemas.job_file import load_job
 
@@ -55,7 +56,8 @@ def test_a_place_must_be_the_same_everywhere() -> None:
 def test_a_drivers_exit_code_is_what_its_job_ends_with() -> None:
     assert exit_code(JobEnd("SUCCEEDED", 0, ""), "/r") == 0
     assert exit_code(JobEnd("FAILED", 3, "Job entrypoint command failed"), "/r") == 3
-    assert exit_code(JobEnd("STOPPED", None, ""), "/r") == 130
+    with pytest.raises(Stopped, match="the driver was stopped; `runner resume /r` goes on"):
+        exit_code(JobEnd("STOPPED", None, ""), "/r")
     with pytest.raises(ClusterUnreachable, match="The actor died; `runner resume /r` goes on"):
         exit_code(JobEnd("FAILED", None, "The actor died"), "/r")
 
@@ -68,6 +70,15 @@ def test_the_value_at_the_end_of_an_output(output: str) -> None:
 def test_an_output_without_a_value() -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         said_as_json("Segmentation fault\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "part"), [("breadth", "breadth"), ("my runs/é#?%2", "my-runs-2"), ("…", "run"), ("x" * 300, "x" * 64), ("-a-", "a")]
+)
+def test_names_of_submissions_are_plain(name: str, part: str) -> None:
+    head = object.__new__(Head)
+    head.server = cast(JobServer, OneAnswer(code=0, output="", driver_ended=False))
+    assert re.fullmatch(rf"runner-{part}-[0-9a-f]{{8}}", head._start(["resume"], "driver", "/r", name))
 
 
 class OneAnswer:
