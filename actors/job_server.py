@@ -170,10 +170,12 @@ class _Client(JobSubmissionClient):
 
 
 def _entrypoint(command: Sequence[str]) -> str:
-    """-P keeps the working directory out of the import path."""
-    told = 'echo "runner: host $(hostname): the package is not installed for $(command -v python3 || echo python3)"'
+    """-P keeps the working directory out of the import path. Where the package cannot be imported it ends in one line."""
+    who = "runner: host $(hostname): $(command -v python3 || echo python3) cannot import the package: "
     return (
-        f'python3 -P -c "import runner.cli" 2>/dev/null || {{ {told}; exit 2; }}; exec python3 -P -m runner {shlex.join(command)}'
+        'error=$(python3 -P -c "import runner.cli.command_line" 2>&1) || '
+        f'{{ printf "%s\\n" "{who}$(printf "%s\\n" "$error" | tail -n 1)"; exit 2; }}; '
+        f"exec python3 -P -m runner {shlex.join(command)}"
     )
 
 

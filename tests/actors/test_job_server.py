@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 from actors import job_server as module
-from actors.job_server import JobServer
+from actors.job_server import JobServer, _entrypoint
 from schemas.errors import ClusterUnreachable, InvalidInput
 
 Answer = Callable[[str, str, Any], tuple[int, Any]]
@@ -124,6 +126,33 @@ def test_a_command_is_submitted_with_its_folder_alone(head: Callable[[Answer], s
     assert said["runtime_env"]["working_dir"].startswith("gcs://")
     assert list(packages.values()) == [size for size in packages.values() if size < 1000]
     assert os.environ["RAY_ADDRESS"] == "127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("raise ImportError('a \\\\n of half an installation')", r"ImportError: a \n of half an installation"),
+        (None, "No module named"),
+    ],
+)
+def test_a_head_that_cannot_import_the_package_says_why_in_one_line(tmp_path: Path, module: str | None, said: str) -> None:
+    (tmp_path / "runner").mkdir()
+    for name, content in (("__init__", ""), ("cli", module or "import a_package_that_is_not_there")):
+        (tmp_path / "runner" / f"{name}.py").write_text(content)
+    environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run(
+        ["sh", "-c", _entrypoint(["status", "/r"])], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr, ended.stdout.count("\n")) == (2, "", 1)
+    assert f"cannot import the package: {'ModuleNotFoundError: ' if module is None else ''}{said}" in ended.stdout
+
+
+def test_an_entrypoint_runs_the_command() -> None:
+    root = str(Path(module.__file__).parents[1])
+    environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "PYTHONPATH": root}
+    ended = subprocess.run(["sh", "-c", _entrypoint(["--help"])], env=environment, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("Usage: runner")
 
 
 def test_following_gives_what_the_command_wrote_once_and_survives_a_failed_look(head: Callable[[Answer], str]) -> None:

@@ -114,4 +114,5 @@ def test_a_head_without_the_package(pair: Hosts, job: Path, tmp_path: Path) -> N
     start_again(pair, 0, {ROOT / name: tmp_path / "empty" for name in PACKAGES})
     code, lines = submit(pair, job)
     assert (code, len(lines)) == (2, 1), lines
-    assert lines[0].startswith("runner: host host0: the package is not installed for ")
+    assert lines[0].startswith("runner: host host0: ")
+    assert " cannot import the package: " in lines[0]
