@@ -66,7 +66,7 @@ def _cleared_here(prepared: Prepared, root: PurePath) -> bool:
     """Clear what was set aside, as nobody else works on the run; False when somebody does."""
     opened = open_run(root)
     try:
-        with Claim(opened.store.storage, opened.paths) as claim:
+        with Claim(opened.store.storage, opened.paths, notice=lambda text: click.echo(f"runner: {text}", err=True)) as claim:
             require_same_run(prepared, opened)
             opened.store.recover(claim)
             RetryRequest(opened.store).clear(opened.stages())

@@ -148,6 +148,19 @@ def test_a_driver_that_ends_without_an_answer_leaves_the_retry_to_the_command(
     assert not RetryRequest(store).pending()
 
 
+def test_it_says_that_it_waits_for_a_sign_of_life(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver of another machine died with the claim in its hands."""
+    store = fail_once(run, monkeypatch)
+    monkeypatch.setattr("runner.claim.EXPIRY_SECONDS", 0.5)
+    with monkeypatch.context() as patched:
+        patched.setattr("runner.process.socket.gethostname", lambda: "elsewhere")
+        Claim(store.storage, store.paths)._acquire(locked=False)
+    ended = run("retry", "runs/small", "--failed", "--address", "inline")
+    assert ended.code == 0
+    assert "to see whether another driver lives: process " in ended.err
+    assert " on host elsewhere since " in ended.err
+
+
 def test_a_live_driver_with_nothing_set_aside_is_left_alone(run: Command, submitted: Path) -> None:
     store = open_run(submitted).store
     with Claim(store.storage, store.paths):
