@@ -117,8 +117,11 @@ Event = Done | Failed | Joined | Left
 class Executor(Protocol):
     """Lease in, events out; at most one lease in a worker's hands."""
 
-    def start(self) -> None:
-        """Bring workers up. Raises ClusterUnreachable, InvalidInput (checkpoint), ConformanceFinding (a fleet that disagrees)."""
+    def start(self, proceed: Callable[[], None] = lambda: None) -> None:
+        """Bring workers up. Raises ClusterUnreachable, InvalidInput (checkpoint), ConformanceFinding (a fleet that disagrees).
+
+        proceed: called again and again while this waits; what it raises ends the start.
+        """
 
     def slots(self) -> int:
         """Workers that are ready and idle now."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from actors.executor import Event, Execute, Joined, WorkerReport, WorkerSpec
 from actors.worker import Worker
@@ -20,7 +20,7 @@ class InlineExecutor:
         self._lease: Lease | None = None
         self._events: list[Event] = []
 
-    def start(self) -> None:
+    def start(self, proceed: Callable[[], None] = lambda: None) -> None:
         if self._worker is None:
             self._worker = Worker(self._spec, "inline")
             self._reports = [self._worker.report()]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -22,7 +22,7 @@ from actors.actor import WorkerActor
 from actors.cluster import Cluster, available_cpus
 from actors.executor import Event, Execute, Failed, FailureKind, Joined, Left, WorkerReport, WorkerSpec
 from actors.fleet import admit
-from actors.survey import room_for, survey
+from actors.survey import PROCEED_SECONDS, room_for, survey
 from actors.worker import Outcome, one_line
 from schemas.errors import ClusterUnreachable, RunnerError
 from schemas.unit import Lease
@@ -104,7 +104,7 @@ class RayPool:
         self._next_growth = 0.0
         self._surveyed: Sequence[WorkerReport] = ()
 
-    def start(self) -> None:
+    def start(self, proceed: Callable[[], None] = lambda: None) -> None:
         """Wait for all workers, at most `start_timeout`, and GATHER_SECONDS once one is ready; others join as they come."""
         settings, threads = self._settings, self._spec.threads
         if settings.address is None:
@@ -116,8 +116,9 @@ class RayPool:
             count = 0
         self._nobody_since = time.monotonic()
         try:
+            proceed()
             if settings.address is not None:
-                self._surveyed = survey(self._cluster, self._spec, _actor_environment(threads))
+                self._surveyed = survey(self._cluster, self._spec, _actor_environment(threads), proceed)
                 count = max(1, self._room())
             self._count_neighbours(count)
             self._slots = [_Slot(index) for index in range(count)]
@@ -125,8 +126,9 @@ class RayPool:
                 self._spawn(slot)
             end = time.monotonic() + settings.start_timeout
             while any(slot.state is _State.STARTING for slot in self._slots) and time.monotonic() < end:
+                proceed()
                 nobody = not self.workers()
-                self._collect(end - time.monotonic())
+                self._collect(min(PROCEED_SECONDS, end - time.monotonic()))
                 if nobody and self.workers():
                     end = min(end, time.monotonic() + GATHER_SECONDS)
                 if isinstance(self._last_start_error, RunnerError):

@@ -6,7 +6,8 @@ Without it a host that lacks the package would only be one on which no worker ev
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ray
@@ -22,9 +23,12 @@ from schemas.errors import InvalidInput, RunnerError
 SURVEY_SECONDS = 60.0
 """A host that has not answered by then is left to the workers that are placed on it."""
 
+PROCEED_SECONDS = 0.5
+"""Between two questions whether the start shall go on."""
 
-def survey(cluster: Cluster, spec: WorkerSpec, environment: Mapping[str, str]) -> list[WorkerReport]:
-    """Reports of all hosts that may get workers, each named by its address, and of this process.
+
+def survey(cluster: Cluster, spec: WorkerSpec, environment: Mapping[str, str], proceed: Callable[[], None]) -> list[WorkerReport]:
+    """Reports of all hosts that may get workers, each named by its address, and of this process. proceed: see Executor.start.
 
     Raises InvalidInput for a host without the package or with a checkpoint that cannot be used, for checkpoints that differ, and
     where no host has the CPUs that a worker's threads need; ConformanceFinding for kernels that differ.
@@ -38,7 +42,12 @@ def survey(cluster: Cluster, spec: WorkerSpec, environment: Mapping[str, str]) -
         )
     calls = {_ask(host, spec, environment): host for host in large}
     reports = [Worker(spec, "driver").report(with_content=True)]  # what its run was started with
-    answered, _ = ray.wait(list(calls), num_returns=len(calls), timeout=SURVEY_SECONDS) if calls else ([], [])
+    answered: list[Any] = []
+    waiting, end = list(calls), time.monotonic() + SURVEY_SECONDS
+    while waiting and time.monotonic() < end:
+        proceed()
+        ready, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=PROCEED_SECONDS)
+        answered += ready
     for call in sorted(answered, key=lambda call: calls[call].address):
         try:
             answer = ray.get(call)

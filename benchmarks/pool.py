@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import kernels
@@ -68,8 +68,8 @@ class Started(RayPool):
         super().__init__(WorkerSpec("builtin", "official", 1), execute, PoolSettings(actors=actors))
         self.began = (0.0, 0.0)
 
-    def start(self) -> None:
-        super().start()
+    def start(self, proceed: Callable[[], None] = lambda: None) -> None:
+        super().start(proceed)
         self.began = (time.process_time(), time.perf_counter())
 
 

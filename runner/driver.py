@@ -106,7 +106,8 @@ class Driver:
         if not todo:
             return
         if not self._started:
-            self._executor.start()
+            self._interrupt.require_none()
+            self._executor.start(self._interrupt.require_none)
             self._started = True
         execution = self._experiment.job.execution
         work = StageWork(

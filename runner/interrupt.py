@@ -39,6 +39,14 @@ class Interrupt:
         for number, handler in zip(self.SIGNALS, self._before, strict=True):
             signal.signal(number, handler)
 
+    def require_none(self) -> None:
+        """Raises Interrupted after the first signal, too: for whoever waits and has nothing in flight that could be finished.
+
+        Asked, rather than raised by the signal: in the middle of Ray's start an exception is swallowed or leads to a crash.
+        """
+        if self.requested:
+            raise Interrupted("interrupted before any worker had work")
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.requested:
             raise Interrupted("stopped at once")

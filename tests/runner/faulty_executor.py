@@ -61,7 +61,7 @@ class FaultyExecutor:
         self._busy: dict[int, str] = {}
         self._strikes: Counter[str] = Counter()
 
-    def start(self) -> None:
+    def start(self, proceed: Callable[[], None] = lambda: None) -> None:
         self._due += [(0.0, Joined(report)) for report in self.workers()]
 
     def slots(self) -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -97,6 +99,22 @@ def test_results_are_committed_while_others_are_still_in_flight(tmp_path: Path) 
     executor.trouble = look
     drive(tmp_path, executor, about=experiment(batch=1))
     assert committed_before[:6] == [0, 1, 2, 3, 4, 5]
+
+
+class SlowStart(DirectedExecutor):
+    """Somebody presses Ctrl-C while its workers start, for which it waits for minutes."""
+
+    def start(self, proceed: Callable[[], None] = lambda: None) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        proceed()
+        super().start()
+
+
+def test_an_interrupt_while_workers_start_does_not_wait_for_them(tmp_path: Path) -> None:
+    executor = SlowStart()
+    with Interrupt(lambda: None) as interrupt, pytest.raises(Interrupted, match="before any worker had work"):
+        drive(tmp_path, executor, interrupt=interrupt)
+    assert (executor.started, executor.leases, executor.closed) == (False, [], [True])
 
 
 def test_the_first_interrupt_commits_what_is_in_flight_and_leases_nothing_more(tmp_path: Path) -> None:

@@ -27,6 +27,14 @@ def test_the_second_signal_stops_at_once() -> None:
             os.kill(os.getpid(), signal.SIGINT)
 
 
+def test_who_has_nothing_in_flight_ends_after_the_first_signal() -> None:
+    with Interrupt(lambda: None) as interrupt:
+        interrupt.require_none()
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(Interrupted, match="interrupted before any worker had work"):
+            interrupt.require_none()
+
+
 def test_signals_mean_afterwards_what_they_meant_before() -> None:
     before = [signal.getsignal(number) for number in Interrupt.SIGNALS]
     with Interrupt(lambda: None):

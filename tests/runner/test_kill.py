@@ -148,6 +148,19 @@ def test_ctrl_c_keeps_what_is_in_flight_and_ends_with_130(small: Undisturbed, tm
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("after", [0.0, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0])
+def test_ctrl_c_while_ray_starts_ends_at_once_and_leaves_nothing(main_job: Undisturbed, tmp_path: Path, after: float) -> None:
+    driver = start(main_job.job, tmp_path / "run", "--actors", "2")
+    wait_for_event(tmp_path / "run", "planned")
+    time.sleep(after)
+    began = set(below(driver.pid))
+    os.killpg(driver.pid, signal.SIGINT)
+    assert end(driver) == 130
+    assert not [pid for pid in began if is_running(pid)]
+    resumes(tmp_path / "run", main_job)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_kill_of_driver_or_actor_on_the_main_job(main_job: Undisturbed, tmp_path: Path, seed: int) -> None:
     kill = kill_driver if seed % 4 < 2 else kill_actor
@@ -187,6 +200,21 @@ def wait_for_event(root: Path, name: str) -> None:
 
 def workers(driver: int) -> Iterator[int]:
     """Actor processes below a driver."""
+    for pid in below(driver):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::WorkerActor"):
+                yield pid
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there and has not only to be taken note of by its parent."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    return False
+
+
+def below(driver: int) -> Iterator[int]:
+    """Processes below a driver."""
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -195,6 +223,5 @@ def workers(driver: int) -> Iterator[int]:
         above = pid
         while above in parents and above != driver:
             above = parents[above]
-        with contextlib.suppress(OSError):
-            if above == driver and Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::WorkerActor"):
-                yield pid
+        if above == driver and pid != driver:
+            yield pid

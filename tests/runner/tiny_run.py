@@ -128,7 +128,7 @@ class DirectedExecutor:
         self._in_flight: list[Lease] = []
         self._joining = list(self.joining)
 
-    def start(self) -> None:
+    def start(self, proceed: Callable[[], None] = lambda: None) -> None:
         self.started = True
 
     def slots(self) -> int:
