@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import islice, takewhile
 
 from schemas.unit import Lease, Unit
 
@@ -22,7 +23,7 @@ class LeaseQueue:
     def __init__(self, units: Sequence[Unit], *, largest: int, first_id: int = 0) -> None:
         self.next_id = first_id
         self._largest = largest
-        self._groups = _by_group(units)
+        self._together = deque(_by_group(units))  # one for all groups: a deque for each takes more memory than its units
         self._alone: deque[Unit] = deque()
         self._last: deque[Unit] = deque()
         self._waiting = len(units)
@@ -35,7 +36,7 @@ class LeaseQueue:
         """The next lease. workers: how many there are to share what is left. Precondition: not empty."""
         if self._alone:
             units: Sequence[Unit] = [self._alone.popleft()]
-        elif self._groups:
+        elif self._together:
             units = self._take_groups(self._size(workers))
         else:
             units = [self._last.popleft()]
@@ -45,7 +46,7 @@ class LeaseQueue:
 
     def put_back(self, units: Sequence[Unit]) -> None:
         """Return units that nothing is known against (their worker was lost); they go first."""
-        self._groups.extendleft(reversed(_by_group(units)))
+        self._together.extendleft(reversed(_by_group(units)))
         self._waiting += len(units)
 
     def put_last(self, units: Sequence[Unit]) -> None:
@@ -72,19 +73,20 @@ class LeaseQueue:
     def _take_groups(self, size: int) -> list[Unit]:
         """Whole groups while they fit; of a group that is larger than a lease, as much as fits."""
         units: list[Unit] = []
-        while self._groups and (not units or len(units) + len(self._groups[0]) <= size):
-            group = self._groups[0]
-            while group and len(units) < size:
-                units.append(group.popleft())
-            if group:
+        while self._together:
+            group = self._first_group(size - len(units) + 1)
+            if units and len(units) + group > size:
                 break
-            self._groups.popleft()
+            units += [self._together.popleft() for _ in range(min(group, size))]
         return units
 
+    def _first_group(self, most: int) -> int:
+        """Units of the group that is next; `most` when it has more."""
+        name = self._together[0].group
+        return sum(1 for _ in takewhile(lambda unit: unit.group == name, islice(self._together, most))) if name else 1
 
-def _by_group(units: Iterable[Unit]) -> deque[deque[Unit]]:
+
+def _by_group(units: Iterable[Unit]) -> list[Unit]:
     """Units by group, groups in the order of their first unit; a unit with an empty group name is a group of its own."""
-    groups: dict[str, deque[Unit]] = {}
-    for unit in units:
-        groups.setdefault(unit.group or unit.key, deque()).append(unit)
-    return deque(groups.values())
+    ranks: dict[str, int] = {}
+    return sorted(units, key=lambda unit: ranks.setdefault(unit.group or unit.key, len(ranks)))

@@ -7,8 +7,8 @@ meaning before; the fields that changed are named with what they were, so that n
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -39,7 +39,7 @@ class Change(NamedTuple):
         return f"{self.field} changed from {_short(self.before)} to {_short(self.after)}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PlannedUnit:
     """A unit and why it will run (new, stale) or not (done, failed). changes: of a stale unit. failure: of one set aside."""
 
@@ -87,8 +87,8 @@ def plan_stage(store: RunStore, stage: str, units: Sequence[Unit]) -> list[Plann
             planned.append(PlannedUnit(unit, "done"))
         elif unit.key in failed:
             planned.append(PlannedUnit(unit, "failed", failure=failed[unit.key]))
-        elif gone[unit.prompt_id]:
-            planned.append(PlannedUnit(unit, "stale", changes(gone[unit.prompt_id].popleft(), unit.meaning)))
+        elif (before := next(gone.get(unit.prompt_id, iter(())), None)) is not None:
+            planned.append(PlannedUnit(unit, "stale", changes(before, unit.meaning)))
         else:
             planned.append(PlannedUnit(unit, "new"))
     return planned
@@ -125,17 +125,17 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change
     return tuple(Change(name, was.get(name, NOTHING), now.get(name, NOTHING)) for name in names)
 
 
-def _gone(lines: Iterable[Mapping[str, Any]], keys: set[str]) -> defaultdict[str, deque[Mapping[str, Any]]]:
+def _gone(lines: Iterable[Mapping[str, Any]], keys: set[str]) -> dict[str, Iterator[Mapping[str, Any]]]:
     """Prompt ID -> meanings that were planned before and are not any more.
 
     The nth new unit of a prompt is compared with the nth that is gone: plans have a fixed order, so a changed parameter leaves
     the places alone, and the pairing is linear in the number of units.
     """
-    gone: defaultdict[str, deque[Mapping[str, Any]]] = defaultdict(deque)
+    gone: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for line in lines:
         if line["unit"] not in keys:
             gone[line["prompt_id"]].append(line["meaning"])
-    return gone
+    return {prompt: iter(meanings) for prompt, meanings in gone.items()}
 
 
 def _short(value: str) -> str:

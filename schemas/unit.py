@@ -11,20 +11,19 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Unit:
     """The smallest thing that is leased, committed and retried.
 
     meaning: JSON-able fields that decide the result's bits: protocol and parameters, prompt ID, prompt SHA-256, horizon,
     checkpoint and tokenizer identity, numerics, schema version. payload: what execution needs but the key must not depend on
     twice (the prompt text, which `meaning` binds by its hash). group: units with equal group share a prefix and go to one actor
-    as one batch.
+    as one batch. key: SHA-256 (hex) of the pre-image.
     """
 
     stage: str
@@ -32,16 +31,15 @@ class Unit:
     meaning: Mapping[str, Any]
     payload: Mapping[str, Any] = field(default_factory=dict, compare=False)
     group: str = ""
+    key: str = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", hashlib.sha256(self.preimage.encode()).hexdigest())
 
     @property
     def preimage(self) -> str:
         """Canonical JSON of `meaning`: sorted keys, no spaces, UTF-8, no NaN. Not kept: a plan may have 100,000 units."""
         return json.dumps(self.meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-    @cached_property
-    def key(self) -> str:
-        """SHA-256 (hex) of the pre-image."""
-        return hashlib.sha256(self.preimage.encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 
 from hypothesis import given
@@ -17,6 +18,17 @@ def some_units(groups: Sequence[str]) -> list[Unit]:
 
 def names(units: Sequence[Unit]) -> list[str]:
     return [unit.prompt_id for unit in units]
+
+
+def test_a_queue_takes_little_memory_beside_its_units() -> None:
+    units = some_units([f"g{number}" for number in range(5_000)])
+    tracemalloc.start()
+    try:
+        queue = LeaseQueue(units, largest=64)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 20 * len(queue)
 
 
 @given(groups=st.lists(st.sampled_from(["", "a", "b", "c"]), max_size=40), data=st.data())
@@ -60,6 +72,14 @@ def test_units_of_a_group_travel_together() -> None:
     queue.measured(1, 1e-6)
     assert names(queue.take(workers=1).units) == ["p0", "p2", "p4"]  # b would not fit whole
     assert names(queue.take(workers=1).units) == ["p1", "p3", "p5"]
+
+
+def test_what_is_left_of_a_group_takes_the_next_ones_along_that_fit() -> None:
+    queue = LeaseQueue(some_units(["a"] * 5 + ["b"] * 3 + ["", ""]), largest=4)
+    queue.measured(1, 1e-6)
+    leases = [names(queue.take(workers=1).units) for _ in range(3)]
+    assert leases == [["p0", "p1", "p2", "p3"], ["p4", "p5", "p6", "p7"], ["p8", "p9"]]
+    assert not queue
 
 
 def test_a_group_larger_than_a_lease_is_cut() -> None:

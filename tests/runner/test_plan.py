@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -84,6 +85,18 @@ def test_an_added_prompt_makes_no_other_unit_stale(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     planned = plan_stage(store, "4", TinyProtocol().units(experiment(prompts=7), "4", store))
     assert Counter(unit.reason for unit in planned) == {"done": 6, "new": 1}
+
+
+def test_a_plan_takes_little_memory_beside_its_units(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    units = [Unit("4", f"p{number}", {"horizon": number}) for number in range(5_000)]
+    tracemalloc.start()
+    try:
+        planned = plan_stage(store, "4", units)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 300 * len(planned)
 
 
 def test_two_units_with_one_key_are_refused(tmp_path: Path) -> None:
