@@ -20,6 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
+from urllib.request import Request, urlopen
 
 import yaml
 
@@ -221,6 +222,15 @@ class Hosts:
             _kill(self._namespace(host))
         for process in self._started:
             process.poll()
+
+    def forget(self, host: int) -> None:
+        """Wait until the head takes a worker's host that was killed for dead."""
+        request = Request(f"{self.url}/nodes?view=hostnamelist", headers={"Authorization": f"Bearer {self.token.read_text()}"})
+        end = time.monotonic() + PATIENCE_SECONDS
+        while f"host{host}" in urlopen(request, timeout=PATIENCE_SECONDS).read().decode():
+            if time.monotonic() > end:
+                raise RuntimeError(f"host {host} is still alive to the head")
+            time.sleep(0.2)
 
     def logs(self) -> Sequence[Path]:
         """Everything that Ray wrote on any host."""

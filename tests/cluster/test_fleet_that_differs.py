@@ -37,6 +37,8 @@ def submit(pair: Hosts, job: Path, *options: str) -> tuple[int, list[str]]:
 
 def start_again(pair: Hosts, host: int, folders: dict[Path, Path]) -> None:
     pair.kill(host)
+    if host:
+        pair.forget(host)  # else the survey, or a worker, may still be sent there
     pair.show(host, folders)
     pair.start(host)
 
