@@ -20,6 +20,15 @@ def runner(*arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "runner", *(str(argument) for argument in arguments)]
 
 
+def three_stages(folder: Path) -> Path:
+    """A breadth job of the three depth prompts, with three stages, in a folder of its own."""
+    (folder / "prompts.tsv").write_bytes((JOBS / "prompts" / "depth_3.tsv").read_bytes())
+    (folder / "job.yaml").write_text(
+        "schema_version: 1\nname: three\nprotocol: breadth\ncatalog: prompts.tsv\nhorizons: [2, 4, 8]\n"
+    )
+    return folder / "job.yaml"
+
+
 def dataset(root: Path) -> dict[str, bytes]:
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in sorted((root / "tables").rglob("*.parquet"))}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster_runs import JOBS
+from cluster_runs import three_stages
 from hosts import Hosts, unavailable
 
 
@@ -33,9 +33,4 @@ def hosts() -> Iterator[Hosts]:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    """A breadth job of the three depth prompts, with three stages."""
-    (tmp_path / "prompts.tsv").write_bytes((JOBS / "prompts" / "depth_3.tsv").read_bytes())
-    (tmp_path / "job.yaml").write_text(
-        "schema_version: 1\nname: three\nprotocol: breadth\ncatalog: prompts.tsv\nhorizons: [2, 4, 8]\n"
-    )
-    return tmp_path / "job.yaml"
+    return three_stages(tmp_path)

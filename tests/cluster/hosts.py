@@ -95,7 +95,8 @@ class Hosts:
         self.token.touch(mode=0o600)
         self.token.write_text(secrets.token_hex(32))
         self._worker = self._directory / "worker.py"
-        self._worker.write_text(WORKER.read_text() + _PACED.format(pace=str(self._directory / "pace")))
+        self._paced = _PACED.format(pace=str(self._directory / "pace"))
+        self._worker.write_text(WORKER.read_text() + self._paced)
         self.pace(0.0)
         ip("link", "add", self._bridge, "type", "bridge")
         ip("addr", "add", f"{self._net}.1/24", "dev", self._bridge)
@@ -134,10 +135,18 @@ class Hosts:
         self._folders[host] = folders
 
     def pace(self, seconds: float) -> None:
-        """From its next lease on, a worker on any host takes at least so long for one, however fast the machine is."""
+        """From the next lease on, workers take at least so long for one, however fast the machine is.
+
+        Workers on any host, and those of `paced_runner` beside them.
+        """
         new = self._directory / "pace.new"
         new.write_text(str(seconds))
         new.rename(self._directory / "pace")
+
+    def paced_runner(self, *arguments: str | Path) -> list[str]:
+        """The command `runner`, whose inline worker keeps the pace."""
+        main = f"from runner.cli import main\nmain({[str(argument) for argument in arguments]!r})"
+        return [sys.executable, "-c", f"import time\nfrom actors.worker import Worker\n{self._paced}\n{main}"]
 
     def start(self, *hosts: int) -> None:
         """Start Ray on these hosts, the head first, and wait until each says that it runs."""

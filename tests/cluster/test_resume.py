@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from cluster_runs import dataset, runner, undisturbed, wait_for
+from cluster_runs import dataset, runner, three_stages, undisturbed, wait_for
 from hosts import Hosts
 
+from runner.run import open_run
+
 STAGES = ("horizon-2", "horizon-4", "horizon-8")
+
+PACE_SECONDS = 3.0
+"""For a lease: longer than a result waits for others, so that the second of a stage's three is committed before the third."""
 
 
 @pytest.fixture(scope="module")
@@ -17,21 +24,50 @@ def cluster(hosts: Hosts) -> Hosts:
     return hosts
 
 
-def stop_in(hosts: Hosts, job: Path, root: Path, stage: int) -> None:
-    """Leave a run as a driver leaves it that is killed once it has something of a stage."""
-    driver = hosts.popen(None, *runner("submit", job, "--run-dir", root, "--address", "inline", "--set", "execution.batch=1"))
-    wait_for(root, "done", 3 * stage + 1)
-    driver.kill()
-    driver.wait()
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return three_stages(tmp_path_factory.mktemp("job"))
+
+
+@pytest.fixture(scope="module")
+def expected(cluster: Hosts, job: Path) -> dict[str, bytes]:
+    return undisturbed(cluster, job, job.parent / "inline")
+
+
+@pytest.fixture(scope="module")
+def stopped(cluster: Hosts, job: Path) -> Mapping[str, Path]:
+    """Stage -> a run as a driver leaves it that is killed in the middle of it."""
+    cluster.pace(PACE_SECONDS)
+    runs = {}
+    for number, stage in enumerate(STAGES):
+        root = job.parent / stage
+        options = ("--run-dir", root, "--address", "inline", "--set", "execution.batch=1")
+        driver = cluster.popen(None, *cluster.paced_runner("submit", job, *options))
+        wait_for(root, "done", 3 * number + 1)
+        driver.kill()
+        driver.wait()
+        counts = [(count.planned, count.done) for count in open_run(root).verdict().stages]
+        assert counts == [(3, 3)] * number + [(3, 2)] + [(None, 0)] * (2 - number)
+        runs[stage] = root
+    cluster.pace(0.0)
+    return runs
 
 
 @pytest.mark.parametrize("actors", [1, 2, 5])
-@pytest.mark.parametrize("stage", range(len(STAGES)), ids=STAGES)
+@pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("place", ["one host", "three hosts"])
-def test_a_run_that_was_stopped_goes_on(cluster: Hosts, job: Path, place: str, stage: int, actors: int) -> None:
-    root = job.parent / "run"
-    stop_in(cluster, job, root, stage)
+def test_a_run_that_was_stopped_goes_on(
+    cluster: Hosts,
+    stopped: Mapping[str, Path],
+    expected: dict[str, bytes],
+    tmp_path: Path,
+    *,
+    place: str,
+    stage: str,
+    actors: int,
+) -> None:
+    root = shutil.copytree(stopped[stage], tmp_path / "run")
     address = ("--address", cluster.url) if place == "three hosts" else ()
     code, output = cluster.run(None, *runner("resume", root, "--actors", str(actors), *address))
     assert code == 0, output
-    assert dataset(root) == undisturbed(cluster, job, job.parent / "inline")
+    assert dataset(root) == expected
