@@ -234,7 +234,8 @@ class Hosts:
 
     def forget(self, host: int) -> None:
         """Wait until the head takes a worker's host that was killed for dead."""
-        request = Request(f"{self.url}/nodes?view=hostnamelist", headers={"Authorization": f"Bearer {self.token.read_text()}"})
+        token = {"Authorization": f"Bearer {self.token.read_text()}"}
+        request = Request(f"{self.url}/nodes?view=hostnamelist&nocache=1", headers=token)
         end = time.monotonic() + PATIENCE_SECONDS
         while f"host{host}" in urlopen(request, timeout=PATIENCE_SECONDS).read().decode():
             if time.monotonic() > end:
