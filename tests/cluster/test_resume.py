@@ -15,7 +15,8 @@ from runner.run import open_run
 STAGES = ("horizon-2", "horizon-4", "horizon-8")
 
 PACE_SECONDS = 3.0
-"""For a lease: longer than a result waits for others, so that the second of a stage's three is committed before the third."""
+"""For a lease: longer than a result waits for others, so that the second of a stage's three, at the latest, is committed before
+the third."""
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +47,9 @@ def stopped(cluster: Hosts, job: Path) -> Mapping[str, Path]:
         wait_for(root, "done", 3 * number + 1)
         driver.kill()
         driver.wait()
-        counts = [(count.planned, count.done) for count in open_run(root).verdict().stages]
-        assert counts == [(3, 3)] * number + [(3, 2)] + [(None, 0)] * (2 - number)
+        done = [count.done for count in open_run(root).verdict().stages]
+        assert done[:number] == [3] * number
+        assert 0 < done[number] < 3
         runs[stage] = root
     cluster.pace(0.0)
     return runs
