@@ -151,41 +151,49 @@ class Hosts:
     def start(self, *hosts: int) -> None:
         """Start Ray on these hosts, the head first, and wait until each says that it runs."""
         for host in hosts:
-            self._starts += 1
-            temp = self._directory / f"t{self._starts}"
-            options = [f"--node-ip-address={self.address(host)}", f"--num-cpus={self.cpus}", f"--object-store-memory={128 << 20}"]
-            options += ["--disable-usage-stats", "--block", f"--temp-dir={temp}"]
-            if host == 0:
-                dashboard = [
-                    f"--dashboard-host={self.address(0)}",
-                    f"--dashboard-port={DASHBOARD_PORT}",
-                    "--include-dashboard=true",
-                ]
-                options += ["--head", f"--port={GCS_PORT}", *dashboard]
-            else:
-                options += [f"--address={self.address(0)}:{GCS_PORT}"]
-            log = self._directory / f"start{self._starts}.log"
-            folders = {WORKER: self._worker, **self._folders.get(host, {})}
-            script = [f"hostname host{host}", *(f"mount --bind '{a}' '{b}'" for b, a in folders.items())]
-            script.append('exec "$0" "$@"')
-            # Ray looks for a machine's raylets among its processes, and would take those of other hosts for its own.
-            own = ["unshare", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child"]
-            ray = [sys.executable, "-m", "ray.scripts.scripts", "start", *options]
-            with log.open("wb") as output:
-                shell = subprocess.Popen(
-                    ["ip", "netns", "exec", self._namespace(host), *own, "sh", "-ec", "\n".join(script), *ray],
-                    env=self.environment | settings("head" if host == 0 else "worker"),
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-            self._shells[host] = shell
-            self._started.append(shell)
-            end = time.monotonic() + PATIENCE_SECONDS
-            while "Ray runtime started" not in log.read_text():
-                if time.monotonic() > end or self._started[-1].poll() is not None:
-                    raise RuntimeError(f"Ray did not start on host {host}:\n{log.read_text()}")
-                time.sleep(0.1)
+            if self._start(host):  # Ray gives a node half a minute, in which an overloaded machine may not start one
+                self.kill(host)
+                if failed := self._start(host):
+                    raise RuntimeError(f"Ray did not start on host {host}:\n{failed}")
+
+    def _start(self, host: int) -> str:
+        """Start Ray on a host; returns what it said when it did not start, else ""."""
+        self._starts += 1
+        temp = self._directory / f"t{self._starts}"
+        options = [f"--node-ip-address={self.address(host)}", f"--num-cpus={self.cpus}", f"--object-store-memory={128 << 20}"]
+        options += ["--disable-usage-stats", "--block", f"--temp-dir={temp}"]
+        if host == 0:
+            dashboard = [
+                f"--dashboard-host={self.address(0)}",
+                f"--dashboard-port={DASHBOARD_PORT}",
+                "--include-dashboard=true",
+            ]
+            options += ["--head", f"--port={GCS_PORT}", *dashboard]
+        else:
+            options += [f"--address={self.address(0)}:{GCS_PORT}"]
+        log = self._directory / f"start{self._starts}.log"
+        folders = {WORKER: self._worker, **self._folders.get(host, {})}
+        script = [f"hostname host{host}", *(f"mount --bind '{a}' '{b}'" for b, a in folders.items())]
+        script.append('exec "$0" "$@"')
+        # Ray looks for a machine's raylets among its processes, and would take those of other hosts for its own.
+        own = ["unshare", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child"]
+        ray = [sys.executable, "-m", "ray.scripts.scripts", "start", *options]
+        with log.open("wb") as output:
+            shell = subprocess.Popen(
+                ["ip", "netns", "exec", self._namespace(host), *own, "sh", "-ec", "\n".join(script), *ray],
+                env=self.environment | settings("head" if host == 0 else "worker"),
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._shells[host] = shell
+        self._started.append(shell)
+        end = time.monotonic() + PATIENCE_SECONDS
+        while "Ray runtime started" not in log.read_text():
+            if time.monotonic() > end or shell.poll() is not None:
+                return log.read_text()
+            time.sleep(0.1)
+        return ""
 
     def popen(
         self, host: int | None, *command: str, environment: Mapping[str, str] | None = None, stdout: object = subprocess.PIPE
