@@ -199,10 +199,19 @@ std::vector<std::pair<std::string, std::string>> Checkpoint::identity_parts() co
   return parts;
 }
 
-void Checkpoint::read_ahead(const std::uint8_t* data, std::uint64_t bytes) const {
+const MappedFile* Checkpoint::file_of(const std::uint8_t* data) const {
   for (const auto& [name, file] : files_)
-    if (file->data() != nullptr && data >= file->data() && data < file->data() + file->size())
-      return file->read_ahead(static_cast<std::uint64_t>(data - file->data()), bytes);
+    if (file->data() != nullptr && data >= file->data() && data < file->data() + file->size()) return file.get();
+  return nullptr;
+}
+
+bool Checkpoint::cached(const std::uint8_t* data, std::uint64_t bytes) const {
+  const MappedFile* file = file_of(data);
+  return file != nullptr && file->cached(static_cast<std::uint64_t>(data - file->data()), bytes);
+}
+
+void Checkpoint::read_ahead(const std::uint8_t* data, std::uint64_t bytes) const {
+  if (const MappedFile* file = file_of(data)) file->read_ahead(static_cast<std::uint64_t>(data - file->data()), bytes);
 }
 
 std::vector<Checkpoint::Range> Checkpoint::content_ranges() const {

@@ -55,7 +55,8 @@ class Checkpoint {
   const std::map<std::string, std::int64_t>& dtype_counts() const { return dtype_counts_; }
   const std::vector<Shard>& shards() const { return shards_; }           // sorted by name
 
-  // Has a range of a tensor's bytes read into the page cache, as MappedFile::read_ahead does.
+  // Whether a range of a tensor's bytes is in the page cache, and having it read into it, as MappedFile has them.
+  bool cached(const std::uint8_t* data, std::uint64_t bytes) const;
   void read_ahead(const std::uint8_t* data, std::uint64_t bytes) const;
 
   // The byte ranges that the identity covers, in order: (label, bytes). The bindings hash them (hashlib), so that no
@@ -67,6 +68,7 @@ class Checkpoint {
   std::vector<Range> content_ranges() const;
 
  private:
+  const MappedFile* file_of(const std::uint8_t* data) const;  // nullptr for what is in none
   Checkpoint();
   const MappedFile& map(const std::string& name, const std::string& allowed);
   void add_shard(const MappedFile& file, const std::string& name, const ShardHeader& header);

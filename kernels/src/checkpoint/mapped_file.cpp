@@ -49,15 +49,17 @@ MappedFile::~MappedFile() {
   if (file_ >= 0) ::close(file_);
 }
 
-bool MappedFile::cached(std::uint64_t offset) const {
-  std::uint8_t byte;
-  const iovec into{&byte, 1};
-  return ::preadv2(file_, &into, 1, static_cast<off_t>(offset), RWF_NOWAIT) == 1;
+bool MappedFile::cached(std::uint64_t offset, std::uint64_t bytes) const {
+  const auto present = [this](std::uint64_t at) {
+    std::uint8_t byte;
+    const iovec into{&byte, 1};
+    return ::preadv2(file_, &into, 1, static_cast<off_t>(at), RWF_NOWAIT) == 1;
+  };
+  return inside(offset, bytes) && present(offset) && present(offset + bytes / 2) && present(offset + bytes - 1);
 }
 
 void MappedFile::read_ahead(std::uint64_t offset, std::uint64_t bytes) const {
-  if (bytes == 0 || offset + bytes > size_) return;
-  if (cached(offset) && cached(offset + bytes / 2) && cached(offset + bytes - 1)) return;
+  if (!inside(offset, bytes)) return;
   const std::uint64_t page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)), begin = offset / page * page;
   ::madvise(const_cast<std::uint8_t*>(data_) + begin, offset + bytes - begin, MADV_WILLNEED);
 }

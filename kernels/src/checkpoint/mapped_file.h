@@ -24,13 +24,15 @@ class MappedFile {
   const std::string& path() const { return path_; }
   const std::uint8_t* data() const { return data_; }
   std::uint64_t size() const { return size_; }
-  // Asks for [offset, offset + bytes) to be read into the page cache, unless its first, middle and last page are there already; returns at
-  // once. Best effort: a file system that can't say or can't read ahead reads when the bytes are touched.
+  // Whether the first, middle and last page of [offset, offset + bytes) are in the page cache; false where the file system can't say.
+  bool cached(std::uint64_t offset, std::uint64_t bytes) const;
+  // Asks for [offset, offset + bytes) to be read into the page cache; returns at once. Best effort: a file system that can't read ahead
+  // reads when the bytes are touched.
   void read_ahead(std::uint64_t offset, std::uint64_t bytes) const;
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
 
  private:
-  bool cached(std::uint64_t offset) const;
+  bool inside(std::uint64_t offset, std::uint64_t bytes) const { return bytes > 0 && bytes <= size_ && offset <= size_ - bytes; }
 
   std::string path_;
   int file_ = -1;                       // open as long as the map

@@ -21,7 +21,7 @@ ReadAhead::~ReadAhead() {
 
 void ReadAhead::expect(const Matrix& matrix) {
   const std::uint64_t bytes = matrix.data_bytes();
-  if (bytes < kLarge) return;
+  if (bytes < kLarge || checkpoint_->cached(matrix.data, bytes)) return;  // waking a thread costs more than asking
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!thread_.joinable()) {
     try {

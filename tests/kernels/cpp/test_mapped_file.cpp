@@ -76,9 +76,11 @@ TEST(read_ahead_brings_pages_into_the_cache) {
   ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);  // a file system in memory keeps them, and then there is nothing to bring
   ::close(fd);
   const MappedFile file(directory.path("f"), "a file");
+  if (resident(file) == 0) CHECK(!file.cached(5, size - 5));
   file.read_ahead(5, size - 5);
   for (int i = 0; i < 200 && resident(file) < size / 4096; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   CHECK_EQ(resident(file), size / 4096);
+  CHECK(file.cached(5, size - 5));
 }
 
 TEST(read_ahead_ignores_what_is_not_in_the_file) {
@@ -88,5 +90,7 @@ TEST(read_ahead_ignores_what_is_not_in_the_file) {
   file.read_ahead(2, 2);
   file.read_ahead(100, 1);
   file.read_ahead(0, 0);
+  file.read_ahead(~std::uint64_t{0}, 2);
+  CHECK(!file.cached(2, 2) && !file.cached(0, 0) && !file.cached(~std::uint64_t{0}, 2));
   CHECK_EQ(file.text(), "abc");
 }
