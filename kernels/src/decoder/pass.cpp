@@ -15,6 +15,8 @@ std::int64_t weight_work(const LinearTask& t) {
   return t.w->format == Format::F32 ? 15 : t.w->format == Format::BF16 ? 11 : t.w->format == Format::E4M3 ? 9 : 8;
 }
 
+constexpr std::int64_t kAlone = 100'000;  // of work, about two microseconds: less isn't worth a join
+
 std::int64_t work(const LinearTask& t) { return static_cast<std::int64_t>(t.end - t.begin) * t.w->cols * weight_work(t); }
 
 // The place of a capture's layer among the captured ones, or -1.
@@ -43,7 +45,7 @@ std::int64_t offset(const RowInFlight& row, int t, Capture what, const CaptureAr
 void Pass::linear(const std::vector<LinearTask>& tasks) {
   std::int64_t total = 0;
   for (const LinearTask& t : tasks) total += work(t);
-  const int parts = pool.threads();
+  const int parts = total < kAlone ? 1 : pool.threads();
   pool.run(parts, 1, [&](int thread, std::int64_t part_begin, std::int64_t part_end) {
     const std::int64_t from = total * part_begin / parts, to = total * part_end / parts;
     std::int64_t done = 0;
