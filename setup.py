@@ -11,6 +11,7 @@ SOURCES = sorted(ROOT.glob("kernels/src/**/*.cpp"))
 HEADERS = sorted([*ROOT.glob("kernels/src/**/*.h"), *ROOT.glob("kernels/src/**/*.inc")])
 
 # No -march: instruction sets are chosen at run time. No contraction and no fast-math: an FMA stands only where it is written.
+# -Wno-psabi: vectors wider than a register are passed by value within a file only.
 FLAGS = ["-O3", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-psabi", "-pthread"]
 
 

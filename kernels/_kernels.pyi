@@ -110,9 +110,10 @@ def state_value_count(config: Config, position: int) -> int:
     """Values in the canonical state after `position` (0-based) has been processed; reference section 11."""
 
 class State:
-    """Attention state of one sequence (reference section 11). Cheap to fork: rows are shared until written.
+    """Attention state of one sequence (reference section 11). Cheap to fork: layers are shared until one goes through them.
 
-    While a step has it, no other thread may use it.
+    While a step has it, no other thread may use it. Its forks are states of their own, which other threads and decoders may use
+    meanwhile.
     """
 
     position: int

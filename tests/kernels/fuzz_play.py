@@ -43,7 +43,7 @@ class Player:
                     states[turn.row] = self._fork(decoder, _ancestor(case, states, parent))
                 if turn.copied:
                     states[turn.row] = decoder.restore(states[turn.row].serialise())
-            rows = [kernels.Row(states[turn.row], turn.tokens, _intervention(decoder, states[turn.row], turn)) for turn in turns]
+            rows = _rows(decoder, states, turns)
             results = [decoder.step([row])[0] for row in rows] if self.alone else decoder.step(rows)
             for turn, result in zip(turns, results, strict=True):
                 if turn.state_delta is not None:
@@ -95,6 +95,19 @@ def _ancestor(case: Case, states: dict[int, kernels.State], row: int) -> kernels
         assert parent is not None
         row = parent
     return states[row]
+
+
+def _rows(decoder: kernels.Decoder, states: dict[int, kernels.State], turns: Sequence[Turn]) -> list[kernels.Row]:
+    """Rows that are changed alike from equal states share the object that says so, which only then is one for a step."""
+    made: dict[tuple[int, tuple[int, ...], str], kernels.Intervention] = {}
+    rows = []
+    for turn in turns:
+        state = states[turn.row]
+        key = id(turn.change), turn.tokens, state.sha256()
+        if key not in made:
+            made[key] = _intervention(decoder, state, turn)
+        rows.append(kernels.Row(state, turn.tokens, made[key]))
+    return rows
 
 
 def _intervention(decoder: kernels.Decoder, state: kernels.State, turn: Turn) -> kernels.Intervention:

@@ -111,6 +111,29 @@ def test_a_failure_in_a_late_layer_gives_all_rows_their_shared_layers_back(
     assert {r.logits.tobytes() for r in results} == {feed(decoder, alone, [9]).logits.tobytes()}
 
 
+def test_a_delta_is_added_once_to_rows_that_share_it(
+    mote: kernels.Checkpoint, decoder: kernels.Decoder, prefix: kernels.State
+) -> None:
+    layer = 5
+    probe = kernels.Intervention(capture=["post_mhc"], capture_layers=[layer])
+    (native,) = decoder.step([kernels.Row(prefix.fork(), [TOKEN], probe)])
+    before = np.array(native.captures["post_mhc"][0, 0])
+    delta = np.where(np.arange(before.size).reshape(before.shape) % 7 == 0, before * np.float32(0.1), np.float32(0))
+
+    def change() -> kernels.Intervention:
+        return kernels.Intervention(post_mhc_delta=kernels.PostMhcDelta(layer, delta, before, before + delta))
+
+    shared, equal = change(), change()
+    made = [None, shared, None, shared, equal]
+    forks = [prefix.fork() for _ in made]
+    results = decoder.step([kernels.Row(state, [TOKEN], one) for state, one in zip(forks, made, strict=True)])
+    for state, one, result in zip(forks, made, results, strict=True):
+        copy = decoder.restore(prefix.serialise())
+        (alone,) = decoder.step([kernels.Row(copy, [TOKEN], one)])
+        assert digest(result, state) == digest(alone, copy)
+    assert forks[1].sha256() == forks[3].sha256() == forks[4].sha256() != forks[0].sha256()
+
+
 def test_branches_share_the_layers_below_their_fork(
     mote: kernels.Checkpoint, decoder: kernels.Decoder, prefix: kernels.State
 ) -> None:

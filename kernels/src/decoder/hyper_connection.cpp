@@ -4,6 +4,7 @@
 #include "decoder/pass.h"
 
 namespace kernels {
+
 void hyper_connection_pre(Pass& pass, const HyperConnection& hc, const std::vector<float>& norm) {
   const Config& c = pass.model.config();
   const int n = c.hc_mult, wide = n * c.hidden_size;

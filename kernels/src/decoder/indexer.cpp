@@ -4,7 +4,6 @@
 #include <cmath>
 #include <numeric>
 
-
 namespace kernels {
 
 void prepare_queries(const Pass& pass, const Angles& angles, float* queries, std::int64_t count) {

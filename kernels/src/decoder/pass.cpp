@@ -68,16 +68,26 @@ LinearTask Pass::task(const Matrix& w, const Buffer& plain, const Buffer& quanti
   return {&w, 0, w.rows, input.rows(), out.rows(), static_cast<int>(count()), round && official};
 }
 
-void Pass::detach(int bundle, std::vector<int> rows_of_it, std::vector<std::int64_t>& origin) {
-  const Bundle from = bundles[static_cast<std::size_t>(bundle)];
-  const int fresh = static_cast<int>(bundles.size());
-  bundles.push_back({std::move(rows_of_it), count(), from.tokens});
-  for (std::int64_t i = from.first_item; i < from.first_item + from.tokens; ++i) {
+void Pass::detach(int bundle, std::vector<int> leaving, std::vector<std::int64_t>& origin) {
+  const std::int64_t first = bundles[static_cast<std::size_t>(bundle)].first_item;
+  const int fresh = static_cast<int>(bundles.size()), tokens = bundles[static_cast<std::size_t>(bundle)].tokens;
+  bundles.push_back({std::move(leaving), count(), tokens});
+  for (std::int64_t i = first; i < first + tokens; ++i) {
     const std::int64_t to = count();
     for (const Buffer* values : {&streams, &x, &x8, &mix_post, &mix_comb}) std::copy_n((*values)[i], values->width(), (*values)[to]);
     items.push_back(items[static_cast<std::size_t>(i)]);
     items.back().bundle = fresh;
     origin.push_back(i);
+  }
+}
+
+template <class Body> void Pass::for_each_capture(std::int64_t i, Capture what, int layer, std::int64_t width, Body body) {
+  const Item& item = items[static_cast<std::size_t>(i)];
+  for (const int r : bundles[static_cast<std::size_t>(item.bundle)].rows) {
+    const RowInFlight& row = rows[static_cast<std::size_t>(r)];
+    CaptureArray* array = find(*row.result, what);
+    if (array == nullptr) continue;
+    if (const std::int64_t at = offset(row, item.t, what, *array, layer, width); at >= 0) body(*array, at);
   }
 }
 
@@ -87,23 +97,12 @@ bool Pass::captures(const Item& item, Capture what) const {
 }
 
 void Pass::capture(std::int64_t i, Capture what, int layer, const float* values, std::int64_t width) {
-  const Item& item = items[static_cast<std::size_t>(i)];
-  for (const int row : bundles[static_cast<std::size_t>(item.bundle)].rows) {
-    CaptureArray* array = find(*rows[static_cast<std::size_t>(row)].result, what);
-    if (array == nullptr) continue;
-    const std::int64_t at = offset(rows[static_cast<std::size_t>(row)], item.t, what, *array, layer, width);
-    if (at >= 0) std::copy_n(values, width, array->floats.data() + at);
-  }
+  for_each_capture(i, what, layer, width, [&](CaptureArray& array, std::int64_t at) { std::copy_n(values, width, array.floats.data() + at); });
 }
 
 void Pass::capture(std::int64_t i, Capture what, int layer, const std::vector<int>& values, std::int64_t width) {
-  const Item& item = items[static_cast<std::size_t>(i)];
-  for (const int row : bundles[static_cast<std::size_t>(item.bundle)].rows) {
-    CaptureArray* array = find(*rows[static_cast<std::size_t>(row)].result, what);
-    if (array == nullptr) continue;
-    const std::int64_t at = offset(rows[static_cast<std::size_t>(row)], item.t, what, *array, layer, width);
-    if (at >= 0) std::copy(values.begin(), values.end(), array->integers.data() + at);
-  }
+  for_each_capture(i, what, layer, width,
+                   [&](CaptureArray& array, std::int64_t at) { std::copy(values.begin(), values.end(), array.integers.data() + at); });
 }
 
 }  // namespace kernels

@@ -112,7 +112,9 @@ struct Pass {
 
  private:
   // Takes rows away from a bundle: a new one with items of its own.
-  void detach(int bundle, std::vector<int> rows, std::vector<std::int64_t>& origin);
+  void detach(int bundle, std::vector<int> leaving, std::vector<std::int64_t>& origin);
+  // Calls body(array, offset) for every row of the item's bundle that captures this.
+  template <class Body> void for_each_capture(std::int64_t item, Capture what, int layer, std::int64_t width, Body body);
 };
 
 template <class KeyOf> std::vector<std::int64_t> Pass::part(KeyOf key_of) {

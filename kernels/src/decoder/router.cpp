@@ -5,6 +5,7 @@
 #include <numeric>
 
 namespace kernels {
+
 Route route(const Pass& pass, int l, int token, const float* logits, const std::vector<int>& forced) {
   const Config& c = pass.model.config();
   const Layer& layer = pass.model.layers[l];
