@@ -9,7 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from training.tokenizer import END
+
 STREAMS = ("main_en", "main_zh", "extra_en", "extra_zh")
+SNAP = 128
 
 
 def _tiled(tokens: np.ndarray, length: int, device: torch.device) -> Tensor:
@@ -21,6 +24,9 @@ def _tiled(tokens: np.ndarray, length: int, device: torch.device) -> Tensor:
 class Windows:
     """Draws windows of length+1 tokens without replacement; every epoch cuts each stream at new offsets.
 
+    A window whose cut lies less than SNAP tokens past an end mark begins with that mark: text that is measured or
+    prompted stands alone after an end mark, which a window cut anywhere hardly ever shows.
+
     Attributes:
         passes: how often one epoch reads each of STREAMS; of a fractional pass, that share of the windows is drawn.
         epochs: epochs drawn so far.
@@ -30,7 +36,9 @@ class Windows:
         with np.load(path) as arrays:
             streams = [arrays[name] for name in STREAMS]
             self.heldout = {language: _tiled(arrays["heldout_" + language], length, device) for language in ("en", "zh")}
-        self.tokens = torch.from_numpy(np.concatenate(streams).astype(np.int32)).to(device)
+        tokens = np.concatenate(streams)
+        self._ends = np.union1d(0, np.flatnonzero(tokens == END))  # with the start of all
+        self.tokens = torch.from_numpy(tokens.astype(np.int32)).to(device)
         self.length, self._sizes, self._draw = length, [len(s) for s in streams], np.random.default_rng(seed)
         self.passes, self.epochs = passes, 0.0
         self._queue, self._per_epoch = np.zeros(0, dtype=np.int64), 1
@@ -47,7 +55,12 @@ class Windows:
                 cut = base + np.arange(self._draw.integers(self.length), size - self.length - 1, self.length)
                 starts.append(cut if part == 1 else self._draw.permutation(cut)[: round(part * len(cut))])
             base += size
-        return self._draw.permutation(np.concatenate(starts))
+        return self._snap(self._draw.permutation(np.concatenate(starts)))
+
+    def _snap(self, starts: np.ndarray) -> np.ndarray:
+        """Each start moved to the end mark before it, if that is near."""
+        ends = self._ends[np.searchsorted(self._ends, starts, side="right") - 1]
+        return np.where(starts - ends < SNAP, ends, starts)
 
     def next(self, count: int) -> Tensor:
         """int64 [count, length+1]."""

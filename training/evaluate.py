@@ -24,8 +24,8 @@ from torch import Tensor
 from training.export import read_checkpoint
 from training.generate import greedy, loops
 from training.model import INFERENCE, Decoder, Mode
+from training.tokenizer import END
 
-END = 1
 CONTEXT = 512
 PAD = 0  # begin-of-sentence, which no document holds
 

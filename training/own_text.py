@@ -13,8 +13,8 @@ from torch import Tensor
 from training.batches import Windows
 from training.captured import Captured
 from training.model import Decoder, Mode
+from training.tokenizer import END
 
-END = 1
 GRAM = 5  # tokens; a name of two or three may come back without being marked
 
 
@@ -77,13 +77,18 @@ class OwnText:
         self._at.add_(1)
 
     def refresh(self) -> None:
-        """Continues new prompts, cut anywhere from the training text and set after an end mark, to the end of a window."""
+        """Continues new prompts, set after an end mark, to the end of a window.
+
+        A prompt is cut anywhere from the training text; half of them go on, after some tokens, as another place does, so
+        that not all can be continued from memory.
+        """
         texts, device, (least, most) = len(self._ids), self._ids.device, self.prompt
-        tokens = self.windows.tokens
-        start = torch.randint(0, len(tokens) - most, (texts, 1), generator=self._draw, device=device)
+        tokens, each = self.windows.tokens, torch.arange(most, device=device)
+        places = torch.randint(0, len(tokens) - most, (2, texts, 1), generator=self._draw, device=device)
+        turn = torch.randint(1, 2 * most, (texts, 1), generator=self._draw, device=device)
         self._ids.zero_()
         self._ids[:, 0] = END
-        self._ids[:, 1 : 1 + most] = tokens[start + torch.arange(most, device=device)].long()
+        self._ids[:, 1 : 1 + most] = tokens[torch.where(each < turn, places[0], places[1]) + each].long()
         self._given.copy_(torch.randint(1 + least, 2 + most, (texts,), generator=self._draw, device=device))
         self._at.fill_(least)
         for _ in range(least + 1, self.length):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from training.batches import Windows  # noqa: E402
 from training.generate import greedy, loops  # noqa: E402
 from training.model import INFERENCE  # noqa: E402
 from training.own_text import END, OwnText, looping, repeated, unlikelihood  # noqa: E402
@@ -43,8 +45,6 @@ def test_unlikelihood_grows_with_the_probability_of_what_is_marked():
 
 @pytest.fixture
 def stock(decoder: Decoder, token_file: Path) -> OwnText:
-    from training.batches import Windows
-
     windows = Windows(token_file, 16, torch.device("cpu"), 1, (1, 1, 1, 1))
     own = OwnText(decoder, windows, INFERENCE, texts=6, seed=2, prompt=(1, 3))
     own.refresh()
@@ -56,6 +56,21 @@ def test_own_text_is_what_greedy_decoding_writes(decoder: Decoder, stock: OwnTex
         assert ids[0] == END
         (continued,) = greedy(decoder, [ids[:given]], len(ids) - given)
         assert ids[given:] == continued
+
+
+def test_half_of_the_prompts_turn_to_another_place(decoder: Decoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    stream = np.arange(2, 62, dtype=np.uint16)
+    names = ("main_en", "main_zh", "extra_en", "extra_zh", "heldout_en", "heldout_zh")
+    np.savez(tmp_path / "tokens.npz", **dict.fromkeys(names, stream))
+    windows = Windows(tmp_path / "tokens.npz", 16, torch.device("cpu"), 1, (1, 1, 1, 1))
+    own = OwnText(decoder, windows, INFERENCE, texts=400, seed=2, prompt=(2, 6))
+    monkeypatch.setattr(own, "_extend", lambda: None)
+    own.refresh()
+    steps = own._ids[:, 1:7].diff()
+    assert (own._ids[:, 0] == END).all()
+    plain = (steps % 60 == 1).all(1).float().mean().item()
+    assert 0.4 < plain < 0.65
+    assert ((steps % 60 != 1).sum(1) <= 1).all()
 
 
 def test_rows_pack_whole_texts_and_their_marks(stock: OwnText):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from training.batches import STREAMS, Windows  # noqa: E402
+from training.batches import SNAP, STREAMS, Windows  # noqa: E402
+from training.tokenizer import END  # noqa: E402
 from training.train import Recipe, Trainer  # noqa: E402
 
 if TYPE_CHECKING:
@@ -91,3 +93,28 @@ def test_windows_follow_a_saved_state(token_file: Path):
     other.restore(one.state())
     for _ in range(20):
         assert torch.equal(one.next(7), other.next(7))
+
+
+def test_a_window_cut_shortly_after_an_end_mark_begins_with_it(tmp_path: Path):
+    stream = np.full(20_000, 7, dtype=np.uint16)
+    ends = np.array([1500, 1550, 9000])
+    stream[ends] = END
+    path = tmp_path / "tokens.npz"
+    np.savez(path, **dict.fromkeys((*STREAMS, "heldout_en", "heldout_zh"), stream))
+    windows = Windows(path, 16, CPU, 1, (1, 0, 0, 0))
+    starts = windows._epoch()
+    cuts = np.setdiff1d(starts, ends)
+    assert (starts == 1500).sum() == pytest.approx(50 / 16, abs=1)
+    assert (starts == 1550).sum() == (starts == 9000).sum() == SNAP / 16
+    for end in ends:
+        assert not ((cuts > end) & (cuts < end + SNAP)).any()
+
+
+def test_a_run_goes_on_where_the_heldout_measure_does_not_fit(trainer, monkeypatch: pytest.MonkeyPatch):
+    run = trainer()
+
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("full")
+
+    monkeypatch.setattr(run.model, "token_log_probs", full)
+    assert run.validate(0.0) == {}
