@@ -1,5 +1,5 @@
 # Two commands do all set-up on a fresh machine: `make breadth` runs the main job, `make test` the tests.
-# Needed beforehand: Python 3.11 or newer with venv and headers, g++ 11 or newer, make.
+# Needed beforehand: Python 3.11 or newer with venv and headers, g++ 12 or newer, make.
 
 PYTHON ?= python3
 VENV := .venv
