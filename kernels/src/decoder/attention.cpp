@@ -51,6 +51,17 @@ void fetch_keys(const Keys& keys, std::int64_t begin, std::int64_t end, int head
     for (int at = 0; at < head_dim; at += 16) __builtin_prefetch(keys.list[k] + at);
 }
 
+// Calls body(item, first head, heads) for runs of at most kMostHeads heads of an item, split over the threads.
+template <class Body> void for_each_heads(Pass& pass, std::int64_t heads, Body body) {
+  pass.pool.run(pass.count() * heads, kMostHeads, [&](int, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t at = begin; at < end;) {
+      const std::int64_t h = at % heads, count = std::min<std::int64_t>({heads - h, end - at, kMostHeads});
+      body(at / heads, h, count);
+      at += count;
+    }
+  });
+}
+
 // Keys that an item at `position` attends to at most.
 std::int64_t most_keys(const Config& c, int ratio, std::int64_t position) {
   const std::int64_t window = std::min<std::int64_t>(position + 1, c.sliding_window), finished = ratio == 0 ? 0 : (position + 1) / ratio;
@@ -117,16 +128,10 @@ void attention(Pass& pass, int l) {
     }
   });
 
-  if (indexed) {
-    const std::int64_t per_item = c.index_n_heads;
-    pass.pool.run(n * per_item, 4, [&](int, std::int64_t begin, std::int64_t end) {
-      for (std::int64_t at = begin; at < end;) {
-        const std::int64_t i = at / per_item, h = at % per_item, count = std::min(per_item - h, end - at);
-        if (keys[i].finished > 0) prepare_queries(pass, *pass.items[i].compressed, iq[i] + h * c.index_head_dim, count);
-        at += count;
-      }
+  if (indexed)
+    for_each_heads(pass, c.index_n_heads, [&](std::int64_t i, std::int64_t h, std::int64_t count) {
+      if (keys[i].finished > 0) prepare_queries(pass, *pass.items[i].compressed, iq[i] + h * c.index_head_dim, count);
     });
-  }
   const float head_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.index_head_dim) * c.index_n_heads));
   pass.for_each_item([&](std::int64_t i) {
     const Item& item = pass.items[i];
@@ -147,22 +152,18 @@ void attention(Pass& pass, int l) {
   });
 
   const Buffer o(arena, n, static_cast<std::int64_t>(heads) * hd);
-  pass.pool.run(n * heads, kMostHeads, [&](int, std::int64_t begin, std::int64_t end) {
+  for_each_heads(pass, heads, [&](std::int64_t i, std::int64_t h, std::int64_t count) {
     float score[64 * kMostHeads];
-    for (std::int64_t at = begin; at < end;) {
-      const std::int64_t i = at / heads, h = at % heads, count = std::min<std::int64_t>({heads - h, end - at, kMostHeads});
-      const Angles& angles = compressed ? *pass.items[i].compressed : *pass.items[i].plain;
-      if (i + 1 < n) fetch_keys(keys[i + 1], keys[i + 1].count * h / heads, keys[i + 1].count * (h + count) / heads, hd);
-      float *queries = q[i] + h * hd, *out = o[i] + h * hd;
-      for (std::int64_t g = 0; g < count; ++g) {
-        pass.ops.head_norm(queries + g * hd, hd, c.rms_norm_eps, round);
-        pass.rope.rotate(pass.ops, queries + g * hd, hd, angles, false, round);
-      }
-      pass.ops.attend(queries, keys[i].list, keys[i].window, c.sliding_window, keys[i].count, hd, static_cast<int>(count),
-                      layer.attn_sink.data() + h, round, score, out);
-      for (std::int64_t g = 0; g < count; ++g) pass.rope.rotate(pass.ops, out + g * hd, hd, angles, true, round);
-      at += count;
+    const Angles& angles = compressed ? *pass.items[i].compressed : *pass.items[i].plain;
+    if (i + 1 < n) fetch_keys(keys[i + 1], keys[i + 1].count * h / heads, keys[i + 1].count * (h + count) / heads, hd);
+    float *queries = q[i] + h * hd, *out = o[i] + h * hd;
+    for (std::int64_t g = 0; g < count; ++g) {
+      pass.ops.head_norm(queries + g * hd, hd, c.rms_norm_eps, round);
+      pass.rope.rotate(pass.ops, queries + g * hd, hd, angles, false, round);
     }
+    pass.ops.attend(queries, keys[i].list, keys[i].window, c.sliding_window, keys[i].count, hd, static_cast<int>(count),
+                    layer.attn_sink.data() + h, round, score, out);
+    for (std::int64_t g = 0; g < count; ++g) pass.rope.rotate(pass.ops, out + g * hd, hd, angles, true, round);
   });
 
   // grouped output: group g's rows of wo_a see group g's heads only, and take no activation quantisation

@@ -39,9 +39,10 @@ Groups group_by_expert(const Layer& layer, const std::vector<Route>& routes, int
 }
 
 // The experts that an intervention forces at a layer; none: the router's.
-std::vector<int> forced_route(const Intervention& intervention, int l) {
+const std::vector<int>& forced_route(const Intervention& intervention, int l) {
+  static const std::vector<int> kNone;
   const auto found = intervention.routes.find(l);
-  return found == intervention.routes.end() ? std::vector<int>{} : found->second;
+  return found == intervention.routes.end() ? kNone : found->second;
 }
 
 Aggregation aggregation(const Intervention& intervention, int l) {
@@ -76,8 +77,7 @@ void feed_forward(Pass& pass, int l) {
   pass.linear({pass.task(layer.gate, pass.x, pass.x8, logits, false)});
   std::vector<Route> routes(static_cast<std::size_t>(n));
   pass.for_each_item([&](std::int64_t i) {
-    const std::vector<int> forced = forced_route(*pass.lead(pass.items[i]).intervention, l);
-    routes[i] = route(pass, l, pass.items[i].token, logits[i], forced);
+    routes[i] = route(pass, l, pass.items[i].token, logits[i], forced_route(*pass.lead(pass.items[i]).intervention, l));
   });
 
   // every touched expert's weights are read once for all the items that chose it
