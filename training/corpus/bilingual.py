@@ -4,21 +4,39 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from training.corpus import readers
+from training.corpus.chinese import simplifier
 from training.corpus.clean import chinese, english, is_chinese, is_english, is_message, pieces
 from training.corpus.fetch import Shelf
 
 Pairs = Iterator[tuple[list[str], list[str]]]
 
 
+def _mainland(shelf: Shelf) -> Callable[[str], str]:
+    """`chinese` for text that may be from Taiwan: simplified, with the particle 着 as the mainland writes it."""
+    simplify = simplifier(shelf)
+    particle = re.compile(r"(?<![显土原名编论卓昭专巨译])著(?![名作称者述])")
+    return lambda text: particle.sub("着", chinese(simplify(text)))
+
+
 def campaigns(shelf: Shelf) -> Pairs:
     """Dialogue and narration of the Wesnoth campaigns, in script order; English and Chinese keep their own order."""
+    return _campaigns(shelf, "zh_CN", chinese)
+
+
+def campaigns_taiwan(shelf: Shelf) -> Pairs:
+    """The same campaigns in their other Chinese translation, simplified; without the English a second time."""
+    return (([], target) for _, target in _campaigns(shelf, "zh_TW", _mainland(shelf)))
+
+
+def _campaigns(shelf: Shelf, locale: str, chinese: Callable[[str], str]) -> Pairs:
     archives = [a for a in shelf if a.package.name.startswith("wesnoth")]
     messages: dict[str, str] = {}
     for archive in archives:
-        for path in archive.files("**/zh_CN/**/*.mo"):
+        for path in archive.files(f"**/{locale}/**/*.mo"):
             if path.name not in ("wesnoth-editor.mo", "wesnoth-anl.mo"):
                 messages.update(readers.catalog(path))
     seen: set[str] = set()
@@ -46,14 +64,60 @@ def campaigns(shelf: Shelf) -> Pairs:
 
 def cataclysm(shelf: Shelf) -> Pairs:
     """Item, monster and dialogue texts; each message is its own document."""
+    return _cataclysm(shelf, "zh_CN", chinese)
+
+
+def cataclysm_taiwan(shelf: Shelf) -> Pairs:
+    """The same texts in their other Chinese translation, simplified; without the English a second time."""
+    return (([], target) for _, target in _cataclysm(shelf, "zh_TW", _mainland(shelf)))
+
+
+def _cataclysm(shelf: Shelf, locale: str, chinese: Callable[[str], str]) -> Pairs:
     tag = re.compile(r"</?(?:color|good|bad|info|neutral|header|bold)[^>]*>")
-    for path in shelf["cataclysm-dda-data"].files("**/zh_CN/**/cataclysm-dda.mo"):
+    for path in shelf["cataclysm-dda-data"].files(f"**/{locale}/**/cataclysm-dda.mo"):
         for key, value in sorted(readers.catalog(path).items()):
             source, target = english(tag.sub("", key)), chinese(tag.sub("", value))
             yield (
                 [source] if is_english(source, 40) and is_message(source) else [],
                 [target] if is_chinese(target, 10, 0.6) and is_message(target) else [],
             )
+
+
+def small_games(shelf: Shelf) -> Pairs:
+    """Story, item and help texts of games whose translations lie in the open; both Chinese translations, simplified."""
+    simplified = _mainland(shelf)
+    markup = re.compile(r"\{/?[a-z][^}]*\}|</?\w+[^>]*>|\\\[[^\]]*\]")
+    sources = (
+        ("flare-game", "**/data.zh.po", readers.po),
+        ("flare-game", "**/data.zh_TW.po", readers.po),
+        ("freecol", "**/FreeColMessages_zh_CN.properties", _free_colonists),
+        ("freecol", "**/FreeColMessages_zh-hant.properties", _free_colonists),
+        ("pingus-data", "**/zh_CN.po", readers.po),
+        ("pingus-data", "**/zh_TW.po", readers.po),
+        ("renpy-thequestion", "**/tl/schinese/script.rpy", readers.renpy),
+        ("renpy-thequestion", "**/tl/tchinese/script.rpy", readers.renpy),
+        ("renpy-demo", "**/tl/schinese/*.rpy", readers.renpy),
+    )
+    once: set[str] = set()
+    for package, pattern, read in sources:
+        for path in shelf[package].files(pattern):
+            here: tuple[list[str], list[str]] = ([], [])
+            for key, value in read(path):
+                source, target = english(markup.sub("", key)), simplified(markup.sub("", value))
+                if is_english(source, 12) and is_message(source) and source not in once:
+                    here[0].append(source)
+                if is_chinese(target, 6) and is_message(target) and target not in once:
+                    here[1].append(target)
+                once.update((source, target))
+            yield here
+
+
+def _free_colonists(path: Path) -> Iterator[tuple[str, str]]:
+    """FreeCol's texts on things of the game (no options, no placeholders) beside the English ones of the same key."""
+    base = readers.properties(path.with_name("FreeColMessages.properties"))
+    for key, own in readers.properties(path).items():
+        if key.startswith("model.") and not key.startswith("model.option") and not re.search(r"%\w+%", own):
+            yield base.get(key, "").replace("\\n", " "), own.replace("\\n", " ")
 
 
 def graded_sentences(shelf: Shelf) -> Pairs:
@@ -97,5 +161,12 @@ def documents(pairs: Pairs) -> Iterator[tuple[str, list[str]]]:
         yield from (("zh", d) for d in pieces(target, 800))
 
 
-MAIN = {"wesnoth": campaigns, "cataclysm": cataclysm, "hsk": graded_sentences}
+MAIN = {
+    "wesnoth": campaigns,
+    "cataclysm": cataclysm,
+    "hsk": graded_sentences,
+    "wesnoth-taiwan": campaigns_taiwan,
+    "cataclysm-taiwan": cataclysm_taiwan,
+    "small-games": small_games,
+}
 EXTRA = {"messages": messages}

@@ -60,7 +60,7 @@ def build(work: Path) -> None:
             drawn = bool(kept) and tier == "extra" and heldout.drawn(kept)
             marked = [
                 ("heldout-new" if drawn and mark == "train" else mark, p)
-                for mark, p in ((heldout.paragraph(p, language), p) for p in kept)
+                for mark, p in ((heldout.paragraph(p, language, source), p) for p in kept)
             ]
             for split, run in groupby(marked, key=lambda item: item[0]):
                 text = "\n".join(p for _, p in run)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from xml.etree import ElementTree
 
 from training.corpus import readers
-from training.corpus.clean import chinese, han, html_blocks, is_chinese, pieces, strip_tags
+from training.corpus.clean import chinese, han, html_blocks, is_chinese, is_message, pieces, strip_tags
 from training.corpus.fetch import Shelf
 
 Documents = Iterator[list[str]]
@@ -97,6 +97,24 @@ def small_classics(shelf: Shelf) -> Documents:
                     yield [chinese(line) for line in lines if han(line)]
 
 
+def dungeon(shelf: Shelf) -> Documents:
+    """Monsters, spells, places and the tutorial of Crawl; each entry is a paragraph."""
+    for path in shelf["crawl-common"].files("**/dat/descript/zh/*.txt"):
+        body = re.sub(r"\{\{.*?\}\}|<[^>]+>|\[\[|\]\]", "", readers.text(path), flags=re.S)
+        entries = (e.strip().partition("\n")[2] for e in re.split(r"^%%%%.*$", body, flags=re.M))
+        paragraphs = (chinese(p) for e in entries for p in re.split(r"\n\s*\n", e))
+        yield from pieces((p for p in paragraphs if is_chinese(p, 8, 0.6) and is_message(p)), SIZE)
+
+
+def essays(shelf: Shelf) -> Documents:
+    """The real literature among the dummy texts of zhlipsum: Lu Xun's New Year's Sacrifice, Xiang Yu's annals, Shanhaijing."""
+    simplify = simplifier(shelf)
+    for path in shelf["texlive-lang-chinese"].files("**/zhlipsum-utf8.def"):
+        for name, body in re.findall(r"^\+newzhlipsum < (\w+) >\n(.*?)^  >", readers.text(path), flags=re.M | re.S):
+            if name in ("zhufu", "xiangyu", "nanshanjing"):
+                yield from pieces((chinese(simplify(p)) for p in re.findall(r"<([^<>+*]+)>", body)), SIZE)
+
+
 def verse_and_drama(shelf: Shelf) -> Documents:
     """Tang verse, Song lyrics, Yuan drama and the old school readers of chinese-poetry."""
     simplify = simplifier(shelf)
@@ -165,5 +183,7 @@ MAIN = {
     "red-chamber": red_chamber,
     "web-fiction": web_fiction,
     "small-classics": small_classics,
+    "crawl": dungeon,
+    "essays": essays,
 }
 EXTRA = {"verse-and-drama": verse_and_drama, "manuals": manuals}

@@ -26,6 +26,33 @@ def catalog(path: Path) -> dict[str, str]:
     return {key.split("\x04")[-1]: value for key, value in entries.items() if isinstance(key, str) and key}
 
 
+def po(path: Path) -> Iterator[tuple[str, str]]:
+    """(English, translation) of a gettext source file, in its order."""
+    string = r'((?:"(?:[^"\\\n]|\\.)*"\s*)+)'
+    for match in re.finditer(rf"^msgid {string}msgstr {string}", text(path), re.M):
+        key, value = ("".join(re.findall(r'"((?:[^"\\]|\\.)*)"', part)) for part in match.groups())
+        if key:
+            yield _unescaped(key), _unescaped(value)
+
+
+def _unescaped(quoted: str) -> str:
+    return re.sub(r"\\(.)", r"\1", quoted.replace("\\n", "\n"))
+
+
+def properties(path: Path) -> dict[str, str]:
+    """Key -> text of a Java properties file in UTF-8; escapes other than line joins stay."""
+    lines = re.sub(r"\\\n[ \t]*", "", text(path)).split("\n")
+    pairs = (line.split("=", 1) for line in lines if "=" in line and not line.startswith(("#", "!")))
+    return {key.strip(): value.strip() for key, value in pairs}
+
+
+def renpy(path: Path) -> Iterator[tuple[str, str]]:
+    """(English, translation) of the say statements of a Ren'Py translation file, in its order."""
+    said = r'(?:\w+ |"[^"\n]*" )?"((?:[^"\\\n]|\\.)*)"'
+    for match in re.finditer(rf"^    # {said}.*\n    {said}", text(path), re.M):
+        yield _unescaped(match[1]), _unescaped(match[2])
+
+
 def sword(files: list[Path], stem: str = "bz") -> Iterator[str]:
     """Decompressed blocks of a SWORD module: `.??s` holds (offset, size, unpacked size) triples into `.??z`."""
     by_name = {path.name: path for path in files}
