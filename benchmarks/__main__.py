@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,14 @@ NATIVE = ROOT / "build" / "benchmarks"
 
 PEERS = {"transformers": ("torch", "transformers"), "llama_cpp": ("llama_cpp", "gguf")}
 """Module under benchmarks.peers -> packages that it needs."""
+
+ROUNDS = 3
+"""Of decoding, with all but transformers, which takes minutes and is far from ours: it has the first."""
+
+PARTS = {"timings", "generate"}
+"""What a program that times a decoder prints lists of timings under."""
+
+Results = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -74,60 +83,79 @@ def native(program: str, settings: Settings, *arguments: str) -> Any:
     return run_json([*command, "--cpu-clock", str(int(settings.busy)), *arguments])
 
 
-def limits(settings: Settings) -> Any:
-    return native("limits", settings)
+def limits(settings: Settings) -> Results:
+    return {"limits": native("limits", settings)}
 
 
-def products(settings: Settings) -> Any:
-    return native("products", settings, "--quick", str(int(settings.quick)))
+def products(settings: Settings) -> Results:
+    return {"products": native("products", settings, "--quick", str(int(settings.quick)))}
 
 
-def disk_bandwidth(settings: Settings) -> Any:
-    return disk.measure(settings.scratch, 512 if settings.quick else 4096)
+def disk_bandwidth(settings: Settings) -> Results:
+    return {"disk": disk.measure(settings.scratch, 512 if settings.quick else 4096)}
 
 
-def decoding(settings: Settings) -> Any:
-    """Every instruction set this CPU has, the scalar one with few tokens; and fp32 numerics, whose tokens are the peers' too."""
-    features = kernels.cpu_features()
-    wider = [isa for isa, feature in (("avx2", "avx2"), ("avx512", "avx512dq")) if features.get(feature)]
-    common = ("--threads", *settings.thread_counts, "--repetitions", str(settings.repetitions))
-    found = [own("decoding", *common, RUNNER_ISA=isa) for isa in wider]
-    found.append(own("decoding", *common, "--numerics", "fp32"))
-    found.append(own("decoding", "--threads", "1", "--rows", "1", "8", "--steps", "8", "--repetitions", "1", RUNNER_ISA="scalar"))
-    return found
-
-
-def sweep(settings: Settings) -> Any:
-    return own("sweep", "--threads", *settings.thread_counts, "--repetitions", "1" if settings.quick else "3")
-
-
-def branches(_: Settings) -> Any:
-    return own("branches")
-
-
-def full_geometry(settings: Settings) -> Any:
-    with tempfile.TemporaryDirectory(dir=settings.scratch) as directory:
-        write_zero_flash(Path(directory) / "flash")
-        return own("full_geometry", Path(directory) / "flash", "--threads", str(settings.threads))
-
-
-def peers(settings: Settings) -> Any:
-    found = {}
-    for module, packages in PEERS.items():
+def decoding(settings: Settings) -> Results:
+    """Ours and the peers by turns, in rounds: a machine that is faster at one time than at another is so for each."""
+    programs, found, absent = _decoders(settings), dict[str, Any](), dict[str, Any]()
+    for peer, packages in PEERS.items():
         imports = subprocess.run([settings.peers_python, "-c", f"import {', '.join(packages)}"], capture_output=True, check=False)
         if imports.returncode:
-            found[module] = {"absent": f"no {' and '.join(packages)} in {settings.peers_python}"}
-            continue
-        command = [settings.peers_python, "-m", f"benchmarks.peers.{module}", kernels.builtin_checkpoint()]
-        repetitions = str(1 if settings.quick else 3)
-        try:
-            found[module] = run_json([*command, "--threads", *settings.thread_counts, "--repetitions", repetitions])
-        except subprocess.CalledProcessError as error:
-            found[module] = {"absent": f"ended with code {error.returncode}"}
-    return found
+            absent[peer] = f"no {' and '.join(packages)} in {settings.peers_python}"
+    for turn in range(1 if settings.quick else ROUNDS):
+        for name in [name for name in programs if name not in absent and (turn == 0 or name != "transformers")]:
+            print(f"measuring decoding, round {turn + 1}: {name}", file=sys.stderr, flush=True)
+            try:
+                _add_round(found, name, programs[name]())
+            except subprocess.CalledProcessError as error:
+                if name not in PEERS:
+                    raise
+                absent[name] = f"ended with code {error.returncode}"
+    # few tokens, as it takes long and is compared with nothing closely
+    scalar = own("decoding", "--threads", "1", "--rows", "1", "8", "--steps", "8", "--repetitions", "1", RUNNER_ISA="scalar")
+    ours = [run for name, run in found.items() if name not in PEERS]
+    return {"decoding": [*ours, scalar], "peers": {p: {"absent": absent[p]} if p in absent else found[p] for p in PEERS}}
 
 
-MEASUREMENTS: dict[str, Callable[[Settings], Any]] = {
+def _add_round(found: dict[str, Any], name: str, run: Any) -> None:
+    """Adds the repetitions of one more run of a program to those that it has."""
+    for part in PARTS & found.setdefault(name, run).keys():
+        for timing, more in zip(found[name][part], run[part], strict=True):
+            if more is not timing:
+                timing["rows_per_second"] += more["rows_per_second"]
+
+
+def _decoders(settings: Settings) -> dict[str, Callable[[], Any]]:
+    """Every instruction set this CPU has; fp32 numerics, whose tokens are the peers' too; the peers."""
+    features = kernels.cpu_features()
+    common = ("--threads", *settings.thread_counts, "--repetitions", str(1 if settings.quick else 3))
+    programs: dict[str, Callable[[], Any]] = {
+        isa: partial(own, "decoding", *common, RUNNER_ISA=isa)
+        for isa, feature in (("avx2", "avx2"), ("avx512", "avx512dq"))
+        if features.get(feature)
+    }
+    programs["fp32"] = partial(own, "decoding", *common, "--numerics", "fp32")
+    for peer in PEERS:
+        command = [settings.peers_python, "-m", f"benchmarks.peers.{peer}", kernels.builtin_checkpoint()]
+        programs[peer] = partial(run_json, [*command, *common])
+    return programs
+
+
+def sweep(settings: Settings) -> Results:
+    return {"sweep": own("sweep", "--threads", *settings.thread_counts, "--repetitions", "1" if settings.quick else "3")}
+
+
+def branches(_: Settings) -> Results:
+    return {"branches": own("branches")}
+
+
+def full_geometry(settings: Settings) -> Results:
+    with tempfile.TemporaryDirectory(dir=settings.scratch) as directory:
+        write_zero_flash(Path(directory) / "flash")
+        return {"full_geometry": own("full_geometry", Path(directory) / "flash", "--threads", str(settings.threads))}
+
+
+MEASUREMENTS: dict[str, Callable[[Settings], Results]] = {
     "limits": limits,
     "disk": disk_bandwidth,
     "products": products,
@@ -135,7 +163,6 @@ MEASUREMENTS: dict[str, Callable[[Settings], Any]] = {
     "sweep": sweep,
     "branches": branches,
     "full_geometry": full_geometry,
-    "peers": peers,
 }
 
 
@@ -172,14 +199,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except machine.Busy as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 2
-    results: dict[str, Any] = {"machine": machine.describe(), "quick": options.quick}
+    results: Results = {"machine": machine.describe(), "quick": options.quick}
     subprocess.run(["make", "-s", "-C", ROOT / "benchmarks" / "native"], check=True)
     settings = Settings(options.threads, options.quick, options.busy, options.scratch, options.peers_python)
     options.out.mkdir(parents=True, exist_ok=True)
     for name, measure in MEASUREMENTS.items():
         if name in options.only or name == "limits":
             print(f"measuring {name}", file=sys.stderr, flush=True)
-            results[name] = measure(settings)
+            results |= measure(settings)
             save(results, options.out)
     if {"products", "sweep", "full_geometry", "disk"} <= results.keys():
         results["projection"] = project(results)

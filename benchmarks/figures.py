@@ -38,9 +38,9 @@ def decoding(results: Results, isa: str, numerics: str = "official") -> dict[tup
     }
 
 
-def peer(results: Results, name: str) -> dict[tuple[int, int], float]:
-    """(threads, rows) -> rows a second; {} where the peer was absent."""
-    timings = results.get("peers", {}).get(name, {}).get("timings", ())
+def peer(results: Results, name: str, part: str = "timings") -> dict[tuple[int, int], float]:
+    """(threads, rows) -> rows a second; {} where the peer was absent or has no such part."""
+    timings = results.get("peers", {}).get(name, {}).get(part, ())
     return {(timing["threads"], timing["rows"]): median(timing["rows_per_second"]) for timing in timings}
 
 

@@ -128,7 +128,10 @@ def _decoding(results: Results) -> Iterator[Line]:
         (f"ours, {run['isa']}, {run['numerics']}", run["isa"], figures.decoding(results, run["isa"], run["numerics"]))
         for run in results["decoding"]
     ]
-    named += [(name, "", figures.peer(results, name)) for name in results.get("peers", {})]
+    for name in results.get("peers", {}):
+        named.append((name, "", figures.peer(results, name)))
+        if generate := figures.peer(results, name, "generate"):
+            named.append((f"{name}, its Python interface", "", generate))
     for name, isa, rates in named:
         if not rates:
             yield f"{name}: absent, {results['peers'][name]['absent']}", "", "", "", "", ""

@@ -1,7 +1,7 @@
 """Time llama.cpp on the checkpoint: `python -m benchmarks.peers.llama_cpp CHECKPOINT --threads N --rows 1 8 64` prints JSON.
 
-The same weights (gguf_file), the same prompts, one greedy token a step for all rows in one llama_decode. Needs llama-cpp-python
-and gguf.
+The same weights (gguf_file), the same prompts, one greedy token a step for all rows in one llama_decode; and one row as the
+package's own `Llama.generate` decodes it. Needs llama-cpp-python and gguf.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -63,6 +63,27 @@ class Context:
         llama_cpp.llama_free(self._context)
 
 
+class Generating:
+    """One row by the package's high-level interface, which evaluates, samples and yields."""
+
+    def __init__(self, llama: llama_cpp.Llama) -> None:
+        self._llama = llama
+        self._stream: Iterator[int] | None = None
+        self._last: int | None = None
+
+    def feed(self, tokens: Sequence[Sequence[int]]) -> list[int]:
+        if self._stream is None:
+            self._llama.reset()
+            self._stream = self._llama.generate(list(tokens[0]), temp=0.0)
+        elif list(tokens[0]) != [self._last]:
+            raise RuntimeError("Llama.generate feeds itself what it has yielded")
+        self._last = next(self._stream)
+        return [self._last]
+
+    def close(self) -> None:
+        self._stream = None
+
+
 def main() -> None:
     parser = timing_options(__doc__)
     parser.add_argument("checkpoint", type=Path)
@@ -70,7 +91,7 @@ def main() -> None:
     quiet = llama_cpp.llama_log_callback(lambda _level, _text, _data: None)
     llama_cpp.llama_log_set(quiet, None)
     llama_cpp.llama_backend_init()
-    timings = []
+    timings, generate = [], []
     with tempfile.TemporaryDirectory() as directory:
         file = write_gguf(options.checkpoint, Path(directory) / "checkpoint.gguf")
         model = llama_cpp.llama_model_load_from_file(str(file).encode(), llama_cpp.llama_model_default_params())
@@ -80,7 +101,10 @@ def main() -> None:
             for rows in options.rows:
                 timing = time_decoder(partial(Context, model, rows, threads), rows, threads, options.repetitions)
                 timings.append(timing.as_json())
-    print(json.dumps({"version": llama_cpp.__version__, "timings": timings}))
+            llama = llama_cpp.Llama(str(file), n_ctx=POSITIONS, n_threads=threads, n_threads_batch=threads, verbose=False)
+            generate.append(time_decoder(partial(Generating, llama), 1, threads, options.repetitions).as_json())
+            llama.close()
+    print(json.dumps({"version": llama_cpp.__version__, "timings": timings, "generate": generate}))
 
 
 if __name__ == "__main__":
