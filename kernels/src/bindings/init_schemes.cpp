@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "bindings/bindings.h"
 #include "checkpoint/errors.h"
 #include "decoder/schemes.h"
@@ -36,17 +38,21 @@ py::array aggregate(const FloatArray& terms, const FloatArray& shared, const std
 py::array hc_post(const FloatArray& outputs, const FloatArray& residual, const FloatArray& post, const FloatArray& comb) {
   require(outputs.ndim() == 2 && residual.ndim() == 2 && post.ndim() == 1 && comb.ndim() == 2 && outputs.shape(1) == residual.shape(1) &&
               post.shape(0) == residual.shape(0) && comb.shape(0) == residual.shape(0) && comb.shape(1) == residual.shape(0) &&
-              residual.shape(1) % 16 == 0,
-          "hc_post: allowed: outputs [n, D], residual [hc, D], post [hc], comb [hc, hc], D a multiple of 16");
+              residual.shape(0) <= kernels::kMostStreams && residual.shape(1) % 16 == 0,
+          "hc_post: allowed: outputs [n, D], residual [hc, D], post [hc], comb [hc, hc], hc up to " + std::to_string(kernels::kMostStreams) +
+              ", D a multiple of 16");
   const auto n = outputs.shape(0);
   const int streams = static_cast<int>(residual.shape(0)), d = static_cast<int>(residual.shape(1));
-  std::vector<float> out(static_cast<std::size_t>(n) * streams * d);
+  const std::size_t size = static_cast<std::size_t>(streams) * d;
+  std::vector<float> out(static_cast<std::size_t>(n) * size);
   {
     const py::gil_scoped_release release;
     const kernels::FloatEnvironment environment;
-    for (py::ssize_t i = 0; i < n; ++i)
-      kernels::ops().hc_post(outputs.data() + i * d, residual.data(), post.data(), comb.data(), streams, d, true,
-                             out.data() + i * static_cast<py::ssize_t>(streams) * d);
+    for (py::ssize_t i = 0; i < n; ++i) {
+      float* x = out.data() + static_cast<std::size_t>(i) * size;
+      std::copy_n(residual.data(), size, x);
+      kernels::ops().hc_post(outputs.data() + i * d, post.data(), comb.data(), streams, d, true, x);
+    }
   }
   return take_array(std::move(out), {n, streams, d});
 }

@@ -10,10 +10,8 @@ void advance(const Pass& pass, const Compressor& compressor, bool indexed, std::
   const int ratio = compressor.ratio, dim = compressor.dim, width = compressor.width;
   const bool overlap = width != dim;
   const int slot = static_cast<int>(position % ratio), row = slot + (overlap ? ratio : 0);
-  std::vector<float> score(width);
-  for (int j = 0; j < width; ++j) score[j] = input.score[j] + compressor.ape[static_cast<std::size_t>(slot) * width + j];
   journal.replace(state.kv[row], make_row(input.kv, width));
-  journal.replace(state.score[row], make_row(score.data(), width));
+  journal.replace(state.score[row], make_row(input.score, width, compressor.ape.data() + static_cast<std::size_t>(slot) * width));
   if ((position + 1) % ratio != 0) return;
 
   // Candidates: with overlap the A half of the previous window's tokens and the B half of this one's. Rows never written have score -inf

@@ -96,7 +96,6 @@ std::vector<RowResult> Decoder::step(const std::vector<RowRequest>& rows) {
   }
 
   pass.streams = Buffer(arena_, n, wide);
-  pass.next_streams = Buffer(arena_, n, wide);
   pass.x = Buffer(arena_, n, c.hidden_size);
   pass.x8 = Buffer(arena_, n, c.hidden_size);
   pass.y = Buffer(arena_, n, c.hidden_size);

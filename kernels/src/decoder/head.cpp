@@ -41,7 +41,7 @@ void head(Pass& pass) {
   pass.for_each_item([&](std::int64_t i) {
     const float* v = pass.streams[i];
     const float g = 1.0f / std::sqrt(pass.ops.dot(v, v, wide) / static_cast<float>(wide) + c.rms_norm_eps);
-    float w[kMaxStreams];
+    float w[kMostStreams];
     for (int s = 0; s < n; ++s) w[s] = m[i][s] * g * hc.scale[0] + hc.base[s];
     pass.ops.sigmoid(w, n, w);
     for (int s = 0; s < n; ++s) w[s] += c.hc_eps;

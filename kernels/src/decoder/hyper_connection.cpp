@@ -16,7 +16,7 @@ void hyper_connection_pre(Pass& pass, const HyperConnection& hc, const std::vect
     // scaled after the product (reference section 5)
     const float g = 1.0f / std::sqrt(pass.ops.dot(v, v, wide) / static_cast<float>(wide) + c.rms_norm_eps);
     const auto mixed = [&](int at, int group) { return m[i][at] * g * hc.scale[group] + hc.base[at]; };
-    float gates[2 * kMaxStreams];
+    float gates[2 * kMostStreams];
     for (int s = 0; s < 2 * n; ++s) gates[s] = mixed(s, s / n);
     pass.ops.sigmoid(gates, 2 * n, gates);
     float* pre = gates;
@@ -33,10 +33,8 @@ void hyper_connection_pre(Pass& pass, const HyperConnection& hc, const std::vect
 void hyper_connection_post(Pass& pass) {
   const Config& c = pass.model.config();
   pass.for_each_item([&](std::int64_t i) {
-    pass.ops.hc_post(pass.y[i], pass.streams[i], pass.mix_post[i], pass.mix_comb[i], c.hc_mult, c.hidden_size, pass.official,
-                     pass.next_streams[i]);
+    pass.ops.hc_post(pass.y[i], pass.mix_post[i], pass.mix_comb[i], c.hc_mult, c.hidden_size, pass.official, pass.streams[i]);
   });
-  std::swap(pass.streams, pass.next_streams);
 }
 
 }  // namespace kernels

@@ -26,14 +26,14 @@ class Journal {
 
   // slot: of State::layers; before anything in the new layer is changed
   void replace(std::shared_ptr<LayerState>& slot, std::shared_ptr<LayerState> layer) {
-    layers_.emplace_back(&slot, slot);
-    slot = std::move(layer);
+    layers_.emplace_back(&slot, nullptr);  // so that nothing after it can fail
+    layers_.back().second = std::exchange(slot, std::move(layer));
   }
 
   // slot: of a vector that does not grow (window, kv, score)
   void replace(RowPtr& slot, RowPtr row) {
-    replaced_.emplace_back(&slot, slot);
-    slot = std::move(row);
+    replaced_.emplace_back(&slot, nullptr);
+    replaced_.back().second = std::exchange(slot, std::move(row));
   }
   void append(std::vector<RowPtr>& rows, RowPtr row) {
     if (grown_.size() == grown_.capacity()) grown_.reserve(2 * grown_.capacity() + 8);  // so that the last line cannot fail

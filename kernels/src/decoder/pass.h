@@ -22,7 +22,7 @@
 
 namespace kernels {
 
-constexpr int kMaxStreams = kMaxHcMult;
+static_assert(kMaxHcMult <= kMostStreams);
 
 struct RowResult {
   int token = 0;
@@ -78,7 +78,6 @@ struct Pass {
   std::vector<Item> items{};                 // of the bundles
   // room for the items of every row on its own
   Buffer streams{};                          // [items, hc*D] residual streams
-  Buffer next_streams{};                     // [items, hc*D]
   Buffer x{};                                // [items, D] normed block input
   Buffer x8{};                               // [items, D] Q8_128(x) in official numerics
   Buffer y{};                                // [items, D] block output

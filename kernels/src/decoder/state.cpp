@@ -44,12 +44,13 @@ bool same_bits(float a, float b) { return std::memcmp(&a, &b, 4) == 0; }
 
 }  // namespace
 
-RowPtr make_row(const float* values, int width) {
-  bool finite = true;
-  for (int i = 0; i < width; ++i) finite &= values[i] - values[i] == 0.0f;
-  if (!finite) throw KernelError("state: a value that is not finite was about to be written");
-  const auto row = std::make_shared_for_overwrite<float[]>(width);
-  std::memcpy(row.get(), values, sizeof(float) * width);
+RowPtr make_row(const float* values, int width, const float* added) {
+  auto row = std::make_shared_for_overwrite<float[]>(width);
+  if (added == nullptr) std::memcpy(row.get(), values, sizeof(float) * width);
+  else for (int i = 0; i < width; ++i) row[i] = values[i] + added[i];
+  unsigned bad = 0;
+  for (int i = 0; i < width; ++i) bad |= row[i] - row[i] == 0.0f ? 0u : 1u;
+  if (bad != 0) throw KernelError("state: a value that is not finite was about to be written");
   return row;
 }
 

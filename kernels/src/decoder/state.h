@@ -14,8 +14,9 @@ namespace kernels {
 // step that fails leaves the state that it started from as it was.
 using RowPtr = std::shared_ptr<const float[]>;
 
-// A row of `width` values. Throws KernelError when one of them is not finite: a state holds no NaN, and -inf only where nothing was written.
-RowPtr make_row(const float* values, int width);
+// A row of `width` values, plus `added` where given. Throws KernelError when one of them is not finite: a state holds no NaN, and -inf only
+// where nothing was written.
+RowPtr make_row(const float* values, int width, const float* added = nullptr);
 
 struct Compression {              // one compressor's running state
   std::vector<RowPtr> rows;       // [n] finished rows, width d; row t covers tokens r*t .. r*t+r-1

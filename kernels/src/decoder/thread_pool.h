@@ -29,9 +29,9 @@ class ThreadPool {
   ~ThreadPool();
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls body(thread, begin, end) on parts of [0, count), each part a multiple of `grain` but for the last; `thread` is who does it, and
-  // which thread does which part is left to chance: on a busy host the caller does what a thread that was not let run has not begun.
-  // Returns when all are done; then the exception of the first part that has one is thrown again.
+  // Calls body(thread, begin, end) on parts of [0, count), each part a multiple of `grain` but for the last; `thread` is who does it. A
+  // thread prefers the parts that it had in other runs of so many, whose data its caches hold; on a busy host others do what a thread that
+  // was not let run has not begun. Returns when all are done; then the exception of the first part that has one is thrown again.
   template <class Body> void run(std::int64_t count, std::int64_t grain, const Body& body) {
     run(count, grain, Part{&body, [](const void* object, int thread, std::int64_t begin, std::int64_t end) {
                              (*static_cast<const Body*>(object))(thread, begin, end);
@@ -50,12 +50,14 @@ class ThreadPool {
   void stop();
 
   std::vector<std::thread> workers_;
-  // The number of this run in the high bits, in the low ones how many of its parts nobody has taken: one word, so that who takes a part
-  // takes it from the run whose fields it then reads, and keeps that run from ending.
+  // A bit for each place of a part that nobody has taken: one word, so that who takes a part takes it from the run whose fields it then
+  // reads, and keeps that run from ending.
   std::atomic<std::uint64_t> work_{0};
   std::atomic<std::int64_t> unfinished_{0};  // parts
   std::atomic<bool> stop_{false};
+  const int places_;                         // that a thread prefers
   std::int64_t count_ = 0, grain_ = 1, parts_ = 0;
+  int spread_ = 1;                           // places from a part to the next
   std::vector<std::exception_ptr> errors_;   // [parts]
   Part body_;
 };

@@ -18,7 +18,8 @@ constexpr std::size_t linear_scratch(int cols) {
   return static_cast<std::size_t>(cols) * kManyBatch + kManyRows * kManyColumns + 16 * kManyRows * kManyBatch;
 }
 
-constexpr int kMostHeads = 4;  // that Ops::attend takes side by side
+constexpr int kMostHeads = 4;    // that Ops::attend takes side by side
+constexpr int kMostStreams = 8;  // that Ops::hc_post mixes
 
 struct Ops {
   const char* name;
@@ -50,8 +51,8 @@ struct Ops {
   void (*swiglu)(const float* a, const float* b, int n, float limit, float gate, bool round, float* out);
   // out = R(sum_i w[i] * x[i]) over `count` streams [count, n]; reference section 5, hc_pre
   void (*mix)(const float* x, const float* w, int count, int n, bool round, float* out);
-  // out[j] = R(post[j] * y + sum_i comb[i][j] * x[i]); reference section 5, hc_post. out may not alias x.
-  void (*hc_post)(const float* y, const float* x, const float* post, const float* comb, int count, int n, bool round, float* out);
+  // x[j] = R(post[j] * y + sum_i comb[i][j] * x[i]) over up to kMostStreams streams [count, n], in place; reference section 5, hc_post
+  void (*hc_post)(const float* y, const float* post, const float* comb, int count, int n, bool round, float* x);
   // Expert aggregation (study 2.5): terms in the order of addition, from +0; then shared is added. round_terms, round_sums: to BF16 before
   // and after each addition; round_output: the last rounding.
   void (*aggregate)(const float* const* terms, int count, const float* shared, int n, bool round_terms, bool round_sums,
