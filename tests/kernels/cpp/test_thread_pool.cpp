@@ -11,7 +11,7 @@
 using kernels::ThreadPool;
 
 TEST(every_index_is_visited_once) {
-  for (const int threads : {1, 2, 3, 7}) {
+  for (const int threads : {1, 2, 3, 7, 31, 32, 64}) {  // from 32 on a part a thread, from 63 on fewer
     ThreadPool pool(threads);
     for (const std::int64_t count : {0, 1, 5, 64, 1000}) {
       for (const std::int64_t grain : {1, 4, 2000}) {
@@ -53,6 +53,19 @@ TEST(the_caller_does_what_no_other_thread_has_begun) {
     ++done;
   });
   CHECK_EQ(done.load(), 4);
+}
+
+TEST(a_thread_keeps_its_parts_from_run_to_run) {
+  ThreadPool pool(3);
+  for (int round = 0; round < 200; ++round) {
+    std::atomic<int> inside{0}, elsewhere{0};
+    pool.run(3, 1, [&](int thread, std::int64_t begin, std::int64_t) {
+      elsewhere += begin != thread;
+      ++inside;
+      while (inside < 3) std::this_thread::yield();  // nobody gets a second part
+    });
+    CHECK_EQ(elsewhere.load(), 0);
+  }
 }
 
 TEST(many_short_runs_lose_and_repeat_nothing) {
