@@ -83,6 +83,7 @@ class Decoder(nn.Module):
     def forward(self, ids: Tensor, mode: Mode) -> Output:
         """S must be a multiple of the window and of every ratio; pad on the right, nothing looks ahead."""
         g, length = self.g, ids.shape[1]
+        ids = ids.contiguous()  # one layout, so that one compilation of a block serves every caller
         tables = [rope_table(g, compressed, length, ids.device) for compressed in (False, True)]
         turn = hadamard(g.index_dim, ids.device)
         embedded = F.embedding(ids, self.embed.to(torch.bfloat16)).to(mode.dtype)

@@ -83,13 +83,16 @@ class Optimizer:
 
     Args:
         muon_lr, adam_lr: peak rates. `muon_lr` 0 gives every parameter to AdamW.
+        decay, adam_decay: decoupled decay a step and rate, of Muon's matrices and of the embedding and head.
     """
 
-    def __init__(self, model: Decoder, muon_lr: float, adam_lr: float, decay: float) -> None:
+    def __init__(self, model: Decoder, muon_lr: float, adam_lr: float, decay: float, adam_decay: float = 0.0) -> None:
         matrices, rest = split_parameters(model)
+        words = [model.embed, model.head]
+        others = [p for p in rest if all(p is not word for word in words)]
         self.peak = muon_lr, adam_lr
         self.muon = Muon(matrices, decay=decay) if muon_lr else None
-        groups = [{"params": rest, "weight_decay": 0.0}]
+        groups = [{"params": others, "weight_decay": 0.0}, {"params": words, "weight_decay": adam_decay}]
         if not muon_lr:
             groups.append({"params": matrices, "weight_decay": 0.1})
         graphed = next(model.parameters()).is_cuda

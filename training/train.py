@@ -36,9 +36,10 @@ from training.own_text import OwnText, unlikelihood
 class Recipe:
     """What a run may change. `*_from` are points of progress between 0 and 1.
 
-    `passes` and `late_passes` say how often an epoch reads each of batches.STREAMS. From `own_from` on, `own_rows` of the
-    batch's rows are the decoder's own text (see own_text), made anew every `own_every` steps; the weight of their loss
-    starts at `own_weight` and follows the share of that text which loops, towards `own_target`.
+    `decay` is Muon's; `adam_decay` is AdamW's on the embedding and the head. `passes` and `late_passes` say how often an
+    epoch reads each of batches.STREAMS. From `own_from` on, `own_rows` of the batch's rows are the decoder's own text (see
+    own_text), made anew every `own_every` steps; the weight of their loss starts at `own_weight` and follows the share of
+    that text which loops, towards `own_target`.
     """
 
     batch: int = 128
@@ -46,6 +47,7 @@ class Recipe:
     muon_lr: float = 0.02
     adam_lr: float = 3e-3
     decay: float = 0.05
+    adam_decay: float = 0.0
     dropout: float = 0.1
     warmup: int = 100
     cool_from: float = 0.35
@@ -100,7 +102,7 @@ class Trainer:
             for block in self.model.layers:
                 block.compile(dynamic=False)
             self.model.token_log_probs = torch.compile(self.model.token_log_probs, dynamic=False)
-        self.optimizer = Optimizer(self.model, recipe.muon_lr, recipe.adam_lr, recipe.decay)
+        self.optimizer = Optimizer(self.model, recipe.muon_lr, recipe.adam_lr, recipe.decay, recipe.adam_decay)
         self.windows = Windows(tokens, recipe.length, device, recipe.seed, _passes(recipe.passes))
         self.step, self.seconds, self.log = 0, 0.0, []
         self.dtype = torch.bfloat16 if device.type == "cuda" else torch.float32

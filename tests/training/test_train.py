@@ -52,6 +52,18 @@ def test_marks_of_own_rows_are_what_their_loss_counts(trainer):
     assert run._compute(rows, marks, own)["own"] > 0
 
 
+def test_decay_of_words_shrinks_embedding_and_head_alone(trainer):
+    def after(decay: float) -> dict[str, torch.Tensor]:
+        run = trainer(adam_decay=decay)
+        run.update(0.0)
+        return run.model.state_dict()
+
+    with_decay, without = after(0.5), after(0.0)
+    shrunk = {name for name, value in without.items() if not torch.equal(value, with_decay[name])}
+    assert shrunk == {"embed", "head"}
+    assert with_decay["embed"].norm() < without["embed"].norm()
+
+
 def test_a_continued_run_equals_one_that_never_stopped(trainer, tmp_path: Path):
     whole, first, second = trainer(own_from=1.0), trainer(own_from=1.0), trainer(own_from=1.0)
     whole.advance(8, float("inf"))
