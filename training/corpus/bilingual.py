@@ -11,6 +11,7 @@ from training.corpus import readers
 from training.corpus.chinese import simplifier
 from training.corpus.clean import chinese, english, is_chinese, is_english, is_message, pieces
 from training.corpus.fetch import Shelf
+from training.corpus.heldout import HeldOut
 
 Pairs = Iterator[tuple[list[str], list[str]]]
 
@@ -24,21 +25,43 @@ def _mainland(shelf: Shelf) -> Callable[[str], str]:
 
 def campaigns(shelf: Shelf) -> Pairs:
     """Dialogue and narration of the Wesnoth campaigns, in script order; English and Chinese keep their own order."""
-    return _campaigns(shelf, "zh_CN", chinese)
+    return _campaigns(shelf, _campaign_messages(shelf, "zh_CN"), chinese)
 
 
 def campaigns_taiwan(shelf: Shelf) -> Pairs:
     """The same campaigns in their other Chinese translation, simplified; without the English a second time."""
-    return (([], target) for _, target in _campaigns(shelf, "zh_TW", _mainland(shelf)))
+    messages = _unlisted(_campaign_messages(shelf, "zh_TW"), _campaign_messages(shelf, "zh_CN"), _untagged)
+    return (([], target) for _, target in _campaigns(shelf, messages, _mainland(shelf)))
 
 
-def _campaigns(shelf: Shelf, locale: str, chinese: Callable[[str], str]) -> Pairs:
-    archives = [a for a in shelf if a.package.name.startswith("wesnoth")]
+def _unlisted(messages: dict[str, str], mainland: dict[str, str], clean: Callable[[str], str]) -> dict[str, str]:
+    """Those whose mainland translation is no held-out text, which they would tell in other words."""
+    heldout = HeldOut()
+
+    def listed(key: str) -> bool:
+        paragraphs = chinese(clean(mainland.get(key, ""))).split("\n")
+        return any(heldout.paragraph(p, "zh") != "train" for p in paragraphs if p)
+
+    return {key: value for key, value in messages.items() if not listed(key)}
+
+
+def _untagged(message: str) -> str:
+    """A campaign's message without its context and its markup."""
+    return re.sub(r"</?[a-zA-Z][^>]*>|<\w+=[^>]*>", "", re.sub(r"^[a-z0-9_ +.,:\-]{2,40}\^", "", message))
+
+
+def _campaign_messages(shelf: Shelf, locale: str) -> dict[str, str]:
     messages: dict[str, str] = {}
-    for archive in archives:
-        for path in archive.files(f"**/{locale}/**/*.mo"):
-            if path.name not in ("wesnoth-editor.mo", "wesnoth-anl.mo"):
-                messages.update(readers.catalog(path))
+    for archive in shelf:
+        if archive.package.name.startswith("wesnoth"):
+            for path in archive.files(f"**/{locale}/**/*.mo"):
+                if path.name not in ("wesnoth-editor.mo", "wesnoth-anl.mo"):
+                    messages.update(readers.catalog(path))
+    return messages
+
+
+def _campaigns(shelf: Shelf, messages: dict[str, str], chinese: Callable[[str], str]) -> Pairs:
+    archives = [a for a in shelf if a.package.name.startswith("wesnoth")]
     seen: set[str] = set()
     for archive in archives:
         for path in archive.files("**/data/**/*.cfg"):
@@ -50,11 +73,7 @@ def _campaigns(shelf: Shelf, locale: str, chinese: Callable[[str], str]) -> Pair
                 if key in seen:
                     continue
                 seen.add(key)
-
-                def untagged(s):
-                    return re.sub(r"</?[a-zA-Z][^>]*>|<\w+=[^>]*>", "", re.sub(r"^[a-z0-9_ +.,:\-]{2,40}\^", "", s))
-
-                source, target = english(untagged(key)), chinese(untagged(messages.get(key, "")))
+                source, target = english(_untagged(key)), chinese(_untagged(messages.get(key, "")))
                 if is_english(source, 12) and is_message(source):
                     here[0].append(source)
                 if is_chinese(target, 4) and is_message(target):
@@ -64,23 +83,31 @@ def _campaigns(shelf: Shelf, locale: str, chinese: Callable[[str], str]) -> Pair
 
 def cataclysm(shelf: Shelf) -> Pairs:
     """Item, monster and dialogue texts; each message is its own document."""
-    return _cataclysm(shelf, "zh_CN", chinese)
+    return _cataclysm(_item_messages(shelf, "zh_CN"), chinese)
 
 
 def cataclysm_taiwan(shelf: Shelf) -> Pairs:
     """The same texts in their other Chinese translation, simplified; without the English a second time."""
-    return (([], target) for _, target in _cataclysm(shelf, "zh_TW", _mainland(shelf)))
+    messages = _unlisted(_item_messages(shelf, "zh_TW"), _item_messages(shelf, "zh_CN"), _uncoloured)
+    return (([], target) for _, target in _cataclysm(messages, _mainland(shelf)))
 
 
-def _cataclysm(shelf: Shelf, locale: str, chinese: Callable[[str], str]) -> Pairs:
-    tag = re.compile(r"</?(?:color|good|bad|info|neutral|header|bold)[^>]*>")
-    for path in shelf["cataclysm-dda-data"].files(f"**/{locale}/**/cataclysm-dda.mo"):
-        for key, value in sorted(readers.catalog(path).items()):
-            source, target = english(tag.sub("", key)), chinese(tag.sub("", value))
-            yield (
-                [source] if is_english(source, 40) and is_message(source) else [],
-                [target] if is_chinese(target, 10, 0.6) and is_message(target) else [],
-            )
+def _uncoloured(message: str) -> str:
+    return re.sub(r"</?(?:color|good|bad|info|neutral|header|bold)[^>]*>", "", message)
+
+
+def _item_messages(shelf: Shelf, locale: str) -> dict[str, str]:
+    paths = shelf["cataclysm-dda-data"].files(f"**/{locale}/**/cataclysm-dda.mo")
+    return {key: value for path in paths for key, value in readers.catalog(path).items()}
+
+
+def _cataclysm(messages: dict[str, str], chinese: Callable[[str], str]) -> Pairs:
+    for key, value in sorted(messages.items()):
+        source, target = english(_uncoloured(key)), chinese(_uncoloured(value))
+        yield (
+            [source] if is_english(source, 40) and is_message(source) else [],
+            [target] if is_chinese(target, 10, 0.6) and is_message(target) else [],
+        )
 
 
 def small_games(shelf: Shelf) -> Pairs:
