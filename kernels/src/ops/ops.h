@@ -63,8 +63,8 @@ struct Ops {
   // 1 / (1 + e^-x) and sqrt(log(1 + e^z)), in double, rounded once; any n
   void (*sigmoid)(const float* x, int n, float* out);
   void (*sqrt_softplus)(const float* z, int n, float* out);
-  // Row softmax of C [n, n] and `iterations` of column and row normalisation, in place; n up to 8; reference section 5
-  void (*sinkhorn)(float* C, int n, int iterations, float eps);
+  // Row softmax of `count` matrices C[i] [n, n] and `iterations` of column and row normalisation, in place; n up to 8; reference section 5
+  void (*sinkhorn)(float* const* C, int count, int n, int iterations, float eps);
 };
 
 // The table in use: the widest this CPU has, or the one RUNNER_ISA (scalar, avx2, avx512) forces. Throws KernelError when what is forced is

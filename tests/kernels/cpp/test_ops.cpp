@@ -306,32 +306,48 @@ TEST(gates_are_accurate_and_hold_beyond_their_range) {
   CHECK(out[5] == 0.0f && out[7] == 0.0f && std::isnan(out[8]));
 }
 
+namespace {
+
+// Twenty iterations over a matrix [n, n], eps 1e-6.
+std::vector<float> sinkhorn_by_hand(std::vector<float> x, int n) {
+  float* C = x.data();
+  for (int i = 0; i < n; ++i) {
+    const float top = *std::max_element(C + i * n, C + i * n + n);
+    float sum = 0;
+    for (int j = 0; j < n; ++j) sum += C[i * n + j] = static_cast<float>(kernels::exp_double(static_cast<double>(C[i * n + j]) - top));
+    for (int j = 0; j < n; ++j) C[i * n + j] = C[i * n + j] / sum + 1e-6f;
+  }
+  const auto normalise = [&](int out, int in) {
+    for (int i = 0; i < n; ++i) {
+      float sum = 0;
+      for (int j = 0; j < n; ++j) sum += C[i * out + j * in];
+      for (int j = 0; j < n; ++j) C[i * out + j * in] /= sum + 1e-6f;
+    }
+  };
+  for (int k = 0; k < 20; ++k) {
+    if (k > 0) normalise(n, 1);
+    normalise(1, n);
+  }
+  return x;
+}
+
+}  // namespace
+
 TEST(sinkhorn_makes_sums_of_one_by_its_written_order) {
   for (int n = 1; n <= 8; ++n) {
-    const std::vector<float> x = values(n * n + 3, 60 + static_cast<unsigned>(n));
-    std::vector<float> expected(x.begin() + 3, x.end());
-    float* C = expected.data();
-    for (int i = 0; i < n; ++i) {
-      const float top = *std::max_element(C + i * n, C + i * n + n);
-      float sum = 0;
-      for (int j = 0; j < n; ++j) sum += C[i * n + j] = static_cast<float>(kernels::exp_double(static_cast<double>(C[i * n + j]) - top));
-      for (int j = 0; j < n; ++j) C[i * n + j] = C[i * n + j] / sum + 1e-6f;
+    // of seven matrices, so that some are taken side by side and some alone
+    std::vector<std::vector<float>> given, expected;
+    for (unsigned seed = 0; seed < 7; ++seed) {
+      const std::vector<float> x = values(n * n + 3, 60 + 10 * seed + static_cast<unsigned>(n));
+      given.emplace_back(x.begin() + 3, x.end());
     }
-    const auto normalise = [&](int out, int in) {
-      for (int i = 0; i < n; ++i) {
-        float sum = 0;
-        for (int j = 0; j < n; ++j) sum += C[i * out + j * in];
-        for (int j = 0; j < n; ++j) C[i * out + j * in] /= sum + 1e-6f;
-      }
-    };
-    for (int k = 0; k < 20; ++k) {
-      if (k > 0) normalise(n, 1);
-      normalise(1, n);
-    }
+    for (const std::vector<float>& x : given) expected.push_back(sinkhorn_by_hand(x, n));
     for (const Ops* ops : tables()) {
-      std::vector<float> found(x.begin() + 3, x.end());
-      ops->sinkhorn(found.data(), n, 20, 1e-6f);
-      CHECK(same_bits(found, expected));
+      std::vector<std::vector<float>> found = given;
+      std::vector<float*> C;
+      for (std::vector<float>& x : found) C.push_back(x.data());
+      ops->sinkhorn(C.data(), 7, n, 20, 1e-6f);
+      for (std::size_t m = 0; m < 7; ++m) CHECK(same_bits(found[m], expected[m]));
     }
   }
 }
