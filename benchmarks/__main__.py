@@ -97,11 +97,8 @@ def disk_bandwidth(settings: Settings) -> Results:
 
 def decoding(settings: Settings) -> Results:
     """Ours and the peers by turns, in rounds: a machine that is faster at one time than at another is so for each."""
-    programs, found, absent = _decoders(settings), dict[str, Any](), dict[str, Any]()
-    for peer, packages in PEERS.items():
-        imports = subprocess.run([settings.peers_python, "-c", f"import {', '.join(packages)}"], capture_output=True, check=False)
-        if imports.returncode:
-            absent[peer] = f"no {' and '.join(packages)} in {settings.peers_python}"
+    programs, found = _decoders(settings), dict[str, Any]()
+    absent = {peer: why for peer, packages in PEERS.items() if (why := _absence(settings, packages))}
     for turn in range(1 if settings.quick else ROUNDS):
         for name in [name for name in programs if name not in absent and (turn == 0 or name != "transformers")]:
             print(f"measuring decoding, round {turn + 1}: {name}", file=sys.stderr, flush=True)
@@ -110,11 +107,20 @@ def decoding(settings: Settings) -> Results:
             except subprocess.CalledProcessError as error:
                 if name not in PEERS:
                     raise
-                absent[name] = f"ended with code {error.returncode}"
+                absent[name] = f"ended with code {error.returncode} in round {turn + 1}"
     # few tokens, as it takes long and is compared with nothing closely
     scalar = own("decoding", "--threads", "1", "--rows", "1", "8", "--steps", "8", "--repetitions", "1", RUNNER_ISA="scalar")
     ours = [run for name, run in found.items() if name not in PEERS]
-    return {"decoding": [*ours, scalar], "peers": {p: {"absent": absent[p]} if p in absent else found[p] for p in PEERS}}
+    return {"decoding": [*ours, scalar], "peers": {peer: found.get(peer) or {"absent": absent[peer]} for peer in PEERS}}
+
+
+def _absence(settings: Settings, packages: Sequence[str]) -> str | None:
+    """Why the peers' Python cannot import these; None where it can."""
+    try:
+        imports = subprocess.run([settings.peers_python, "-c", f"import {', '.join(packages)}"], capture_output=True, check=False)
+    except OSError as error:
+        return f"{settings.peers_python}: {error.strerror}"
+    return f"no {' and '.join(packages)} in {settings.peers_python}" if imports.returncode else None
 
 
 def _add_round(found: dict[str, Any], name: str, run: Any) -> None:

@@ -159,7 +159,10 @@ CAPTURES: frozenset[str]
 """Names that Intervention.capture may hold."""
 
 class Decoder:
-    """A DeepSeek-V4 decoder over one checkpoint. Calls from several threads take turns; the GIL is released inside."""
+    """A DeepSeek-V4 decoder over one checkpoint. Calls from several threads take turns; the GIL is released inside.
+
+    More than 62 threads have nothing to do.
+    """
 
     def __init__(self, checkpoint: Checkpoint, *, threads: int = 1, numerics: Numerics = "official") -> None: ...
     checkpoint: Checkpoint
@@ -222,4 +225,7 @@ def aggregate(terms: F32, shared: F32, scheme: Scheme, orders: Sequence[int], *,
     """
 
 def hc_post(outputs: F32, residual: F32, post: F32, comb: F32) -> F32:
-    """Post-mHC streams (reference section 5) of outputs [n,D] over residual [hc,D], post [hc], comb [hc,hc] -> [n,hc,D]."""
+    """Post-mHC streams (reference section 5) of outputs [n,D] over residual [hc,D], post [hc], comb [hc,hc] -> [n,hc,D].
+
+    hc is 8 at most and D a multiple of 16; InterventionError otherwise.
+    """

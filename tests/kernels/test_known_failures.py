@@ -65,6 +65,12 @@ def test_hc_post_by_hand() -> None:
     assert streams[0, :, 0].tolist() == [8.0, 18.0, 4.25, 0.0]
 
 
+def test_more_streams_than_the_kernels_mix_are_refused() -> None:
+    nine, comb = np.ones((9, 16), np.float32), np.ones((9, 9), np.float32)
+    with pytest.raises(kernels.InterventionError, match="hc up to 8"):
+        kernels.hc_post(np.ones((1, 16), np.float32), nine, nine[:, 0].copy(), comb)
+
+
 class SharedUnclamped(StepDecoder):
     def clamp(self, gate: F64, up: F64, shared: bool) -> tuple[F64, F64]:
         return (gate, up) if shared else super().clamp(gate, up, shared)

@@ -51,12 +51,12 @@ void fetch_keys(const Keys& keys, std::int64_t begin, std::int64_t end, int head
     for (int at = 0; at < head_dim; at += 16) __builtin_prefetch(keys.list[k] + at);
 }
 
-// Calls body(item, first head, heads, first) for runs of at most kMostHeads heads of an item, split over the threads; `first`: of a part.
+// Calls body(item, first head, heads) for runs of at most kMostHeads heads of an item, split over the threads.
 template <class Body> void for_each_heads(Pass& pass, std::int64_t heads, Body body) {
   pass.pool.run(pass.count() * heads, kMostHeads, [&](int, std::int64_t begin, std::int64_t end) {
     for (std::int64_t at = begin; at < end;) {
       const std::int64_t h = at % heads, count = std::min<std::int64_t>({heads - h, end - at, kMostHeads});
-      body(at / heads, h, count, at == begin);
+      body(at / heads, h, count);
       at += count;
     }
   });
@@ -129,7 +129,7 @@ void attention(Pass& pass, int l) {
   });
 
   if (indexed)
-    for_each_heads(pass, c.index_n_heads, [&](std::int64_t i, std::int64_t h, std::int64_t count, bool) {
+    for_each_heads(pass, c.index_n_heads, [&](std::int64_t i, std::int64_t h, std::int64_t count) {
       if (keys[i].finished > 0) prepare_queries(pass, *pass.items[i].compressed, iq[i] + h * c.index_head_dim, count);
     });
   const float head_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.index_head_dim) * c.index_n_heads));
@@ -152,10 +152,9 @@ void attention(Pass& pass, int l) {
   });
 
   const Buffer o(arena, n, static_cast<std::int64_t>(heads) * hd);
-  for_each_heads(pass, heads, [&](std::int64_t i, std::int64_t h, std::int64_t count, bool first) {
+  for_each_heads(pass, heads, [&](std::int64_t i, std::int64_t h, std::int64_t count) {
     float score[64 * kMostHeads];
     const Angles& angles = compressed ? *pass.items[i].compressed : *pass.items[i].plain;
-    if (first) fetch_keys(keys[i], 0, keys[i].count, hd);
     if (i + 1 < n) fetch_keys(keys[i + 1], keys[i + 1].count * h / heads, keys[i + 1].count * (h + count) / heads, hd);
     float *queries = q[i] + h * hd, *out = o[i] + h * hd;
     for (std::int64_t g = 0; g < count; ++g) {

@@ -30,8 +30,9 @@ class ThreadPool {
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls body(thread, begin, end) on parts of [0, count), each part a multiple of `grain` but for the last; `thread` is who does it. A
-  // thread prefers the parts that it had in other runs of so many, whose data its caches hold; on a busy host others do what a thread that
-  // was not let run has not begun. Returns when all are done; then the exception of the first part that has one is thrown again.
+  // thread prefers the parts that it had in other runs of so many, whose data its caches hold, as far as parts are one or two a thread; on a
+  // busy host others do what a thread that was not let run has not begun. There are two parts a thread, from 32 threads on one, and 62 at
+  // most. Returns when all are done; then the exception of the first part that has one is thrown again.
   template <class Body> void run(std::int64_t count, std::int64_t grain, const Body& body) {
     run(count, grain, Part{&body, [](const void* object, int thread, std::int64_t begin, std::int64_t end) {
                              (*static_cast<const Body*>(object))(thread, begin, end);
