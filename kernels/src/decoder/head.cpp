@@ -14,13 +14,31 @@ struct TopTwo {
   float margin = 0;        // best minus second best
 };
 
+constexpr int kSearched = 64;  // values whose greatest is found at once
+
+float greatest(const float* x, int n) {
+  float lanes[16];
+  std::fill_n(lanes, 16, -HUGE_VALF);
+  int v = 0;
+  for (; v + 16 <= n; v += 16)
+    for (int j = 0; j < 16; ++j) lanes[j] = x[v + j] > lanes[j] ? x[v + j] : lanes[j];
+  for (; v < n; ++v) lanes[0] = x[v] > lanes[0] ? x[v] : lanes[0];
+  return *std::max_element(lanes, lanes + 16);
+}
+
+// of finite values
 TopTwo top_two(const float* logits, int n) {
-  int best = 0, second = -1;
-  for (int v = 1; v < n; ++v) {
-    if (logits[v] > logits[best]) second = best, best = v;
-    else if (second < 0 || logits[v] > logits[second]) second = v;
+  float best = -HUGE_VALF, second = -HUGE_VALF;
+  int where = 0;  // the first piece that holds the best
+  for (int v = 0; v < n; v += kSearched) {
+    const float top = greatest(logits + v, std::min(kSearched, n - v));
+    if (top > best) second = best, best = top, where = v;
+    else if (top > second) second = top;
   }
-  return {best, second < 0 ? HUGE_VALF : logits[best] - logits[second]};
+  const int token = static_cast<int>(std::find(logits + where, logits + n, best) - logits);
+  for (int v = where; v < std::min(where + kSearched, n); ++v)
+    if (v != token && logits[v] > second) second = logits[v];
+  return {token, n == 1 ? HUGE_VALF : best - second};
 }
 
 bool all_finite(const float* x, int n) {
