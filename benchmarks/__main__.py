@@ -125,10 +125,12 @@ def _absence(settings: Settings, packages: Sequence[str]) -> str | None:
 
 def _add_round(found: dict[str, Any], name: str, run: Any) -> None:
     """Adds the repetitions of one more run of a program to those that it has."""
-    for part in PARTS & found.setdefault(name, run).keys():
+    if name not in found:
+        found[name] = run
+        return
+    for part in PARTS & run.keys():
         for timing, more in zip(found[name][part], run[part], strict=True):
-            if more is not timing:
-                timing["rows_per_second"] += more["rows_per_second"]
+            timing["rows_per_second"] += more["rows_per_second"]
 
 
 def _decoders(settings: Settings) -> dict[str, Callable[[], Any]]:

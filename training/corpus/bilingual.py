@@ -50,35 +50,35 @@ def _untagged(message: str) -> str:
     return re.sub(r"</?[a-zA-Z][^>]*>|<\w+=[^>]*>", "", re.sub(r"^[a-z0-9_ +.,:\-]{2,40}\^", "", message))
 
 
+def _campaign_files(shelf: Shelf, pattern: str) -> Iterator[Path]:
+    return (path for archive in shelf if archive.package.name.startswith("wesnoth") for path in archive.files(pattern))
+
+
 def _campaign_messages(shelf: Shelf, locale: str) -> dict[str, str]:
     messages: dict[str, str] = {}
-    for archive in shelf:
-        if archive.package.name.startswith("wesnoth"):
-            for path in archive.files(f"**/{locale}/**/*.mo"):
-                if path.name not in ("wesnoth-editor.mo", "wesnoth-anl.mo"):
-                    messages.update(readers.catalog(path))
+    for path in _campaign_files(shelf, f"**/{locale}/**/*.mo"):
+        if path.name not in ("wesnoth-editor.mo", "wesnoth-anl.mo"):
+            messages.update(readers.catalog(path))
     return messages
 
 
 def _campaigns(shelf: Shelf, messages: dict[str, str], chinese: Callable[[str], str]) -> Pairs:
-    archives = [a for a in shelf if a.package.name.startswith("wesnoth")]
     seen: set[str] = set()
-    for archive in archives:
-        for path in archive.files("**/data/**/*.cfg"):
-            if not re.search(r"/campaigns/|/scenarios/|/units/|/help", str(path)):
+    for path in _campaign_files(shelf, "**/data/**/*.cfg"):
+        if not re.search(r"/campaigns/|/scenarios/|/units/|/help", str(path)):
+            continue
+        here: tuple[list[str], list[str]] = ([], [])
+        for match in re.finditer(r'_\s*"((?:[^"]|"")*)"', readers.text(path)):
+            key = match[1].replace('""', '"')
+            if key in seen:
                 continue
-            here: tuple[list[str], list[str]] = ([], [])
-            for match in re.finditer(r'_\s*"((?:[^"]|"")*)"', readers.text(path)):
-                key = match[1].replace('""', '"')
-                if key in seen:
-                    continue
-                seen.add(key)
-                source, target = english(_untagged(key)), chinese(_untagged(messages.get(key, "")))
-                if is_english(source, 12) and is_message(source):
-                    here[0].append(source)
-                if is_chinese(target, 4) and is_message(target):
-                    here[1].append(target)
-            yield here
+            seen.add(key)
+            source, target = english(_untagged(key)), chinese(_untagged(messages.get(key, "")))
+            if is_english(source, 12) and is_message(source):
+                here[0].append(source)
+            if is_chinese(target, 4) and is_message(target):
+                here[1].append(target)
+        yield here
 
 
 def cataclysm(shelf: Shelf) -> Pairs:

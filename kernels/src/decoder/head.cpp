@@ -4,6 +4,7 @@
 #include <string>
 
 #include "checkpoint/errors.h"
+#include "decoder/finite.h"
 #include "decoder/pass.h"
 
 namespace kernels {
@@ -39,12 +40,6 @@ TopTwo top_two(const float* logits, int n) {
   for (int v = where; v < std::min(where + kSearched, n); ++v)
     if (v != token && logits[v] > second) second = logits[v];
   return {token, n == 1 ? HUGE_VALF : best - second};
-}
-
-bool all_finite(const float* x, int n) {
-  unsigned bad = 0;
-  for (int v = 0; v < n; ++v) bad |= x[v] - x[v] == 0.0f ? 0u : 1u;
-  return bad == 0;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "checkpoint/errors.h"
+#include "decoder/finite.h"
 
 namespace kernels {
 namespace {
@@ -48,9 +49,7 @@ RowPtr make_row(const float* values, int width, const float* added) {
   auto row = std::make_shared_for_overwrite<float[]>(width);
   if (added == nullptr) std::memcpy(row.get(), values, sizeof(float) * width);
   else for (int i = 0; i < width; ++i) row[i] = values[i] + added[i];
-  unsigned bad = 0;
-  for (int i = 0; i < width; ++i) bad |= row[i] - row[i] == 0.0f ? 0u : 1u;
-  if (bad != 0) throw KernelError("state: a value that is not finite was about to be written");
+  if (!all_finite(row.get(), width)) throw KernelError("state: a value that is not finite was about to be written");
   return row;
 }
 

@@ -59,7 +59,6 @@ ThreadPool::ThreadPool(int threads)
 ThreadPool::~ThreadPool() { stop(); }
 
 void ThreadPool::stop() {
-  stop_ = true;
   work_ |= kStop;
   work_.notify_all();
   for (std::thread& worker : workers_) worker.join();
@@ -125,7 +124,7 @@ void ThreadPool::work(int thread) {
       else work_.wait(seen, std::memory_order_acquire);
       seen = work_.load(std::memory_order_acquire);
     }
-    if (stop_) return;
+    if ((seen & kStop) != 0) return;
   }
 }
 

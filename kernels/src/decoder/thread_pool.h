@@ -55,7 +55,6 @@ class ThreadPool {
   // reads, and keeps that run from ending.
   std::atomic<std::uint64_t> work_{0};
   std::atomic<std::int64_t> unfinished_{0};  // parts
-  std::atomic<bool> stop_{false};
   const int places_;                         // that a thread prefers
   std::int64_t count_ = 0, grain_ = 1, parts_ = 0;
   int spread_ = 1;                           // places from a part to the next
