@@ -17,6 +17,7 @@ import pyarrow as pa
 from runner import parquet
 from runner.paths import RunPaths
 from runner.storage import Storage
+from schemas.digest import rows_sha256
 from schemas.errors import InvalidInput
 
 PART_ROWS = 1 << 14
@@ -25,7 +26,10 @@ PART_ROWS = 1 << 14
 
 @dataclass(frozen=True)
 class Part:
-    """A data file: the rows of a table and stage from `number` * PART_ROWS on."""
+    """A data file: the rows of a table and stage from `number` * PART_ROWS on.
+
+    sha256: of the file's bytes, which differ between Arrow releases. rows_sha256: of its rows (schemas.digest), which do not.
+    """
 
     stage: str
     table: str
@@ -33,6 +37,7 @@ class Part:
     sha256: str
     bytes: int
     rows: int
+    rows_sha256: str
 
     def path(self, paths: RunPaths) -> PurePath:
         """Raises ValueError for names that cannot be part of a file name."""
@@ -43,9 +48,8 @@ class Part:
         """Raises TypeError for fields that are missing, unknown or of another type."""
         part = cls(**record)
         numbers = (part.number, part.bytes, part.rows)
-        if not all(isinstance(one, str) for one in (part.stage, part.table, part.sha256)) or not all(
-            isinstance(one, int) for one in numbers
-        ):
+        texts = (part.stage, part.table, part.sha256, part.rows_sha256)
+        if not all(isinstance(one, str) for one in texts) or not all(isinstance(one, int) for one in numbers):
             raise TypeError("a field of another type")
         return part
 
@@ -57,7 +61,7 @@ def write_parts(
     parts = []
     for number, piece in enumerate(_cut(rows, schema)):
         data = parquet.to_bytes(piece)
-        part = Part(stage, table, number, hashlib.sha256(data).hexdigest(), len(data), piece.num_rows)
+        part = Part(stage, table, number, hashlib.sha256(data).hexdigest(), len(data), piece.num_rows, rows_sha256(piece))
         storage.create(part.path(paths), data)
         parts.append(part)
     return parts
@@ -83,8 +87,10 @@ def read_part(storage: Storage, paths: RunPaths, part: Part) -> pa.Table:
 
 
 def digest_of(parts: Iterable[Part]) -> str:
-    """SHA-256 (hex) over the sorted (table, stage, number, file SHA-256) of all parts: equal datasets, equal digests."""
-    lines = sorted(f"{part.table}\t{part.stage}\t{part.number}\t{part.sha256}\n" for part in parts)
+    """SHA-256 (hex) over the sorted (table, stage, number, SHA-256 of the rows) of all parts: equal rows, equal digests, on hosts
+    with whichever Arrow releases.
+    """
+    lines = sorted(f"{part.table}\t{part.stage}\t{part.number}\t{part.rows_sha256}\n" for part in parts)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 

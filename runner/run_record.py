@@ -22,8 +22,8 @@ from schemas.errors import InvalidInput
 from schemas.job import PROTOCOLS, Job
 from schemas.text_file import shown
 
-FORMAT = 2
-"""Of the run directory as a whole (docs/formats.md, "Run directory"). Runs of format 1, a file a unit, are not read."""
+FORMAT = 3
+"""Of the run directory as a whole (docs/formats.md, "Run directory"). Runs of earlier formats are not read."""
 
 SPREADING = frozenset({"name", "catalog", "checkpoint", "composition", "execution"})
 """Keys of a job that say where things lie and how work is spread. Of catalog and checkpoint the content is compared instead."""

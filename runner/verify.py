@@ -14,6 +14,7 @@ from runner.finding import told
 from runner.protocol import Experiment, ExperimentProtocol
 from runner.store import RunStore
 from runner.verdict import contradictions
+from schemas.digest import rows_sha256
 from schemas.errors import InvalidInput
 from schemas.unit import Unit
 
@@ -122,6 +123,8 @@ def _part_faults(store: RunStore) -> Iterator[str]:
             yield f"{path}: not of its schema (version {found}, the protocol declares {allowed})"
         if rows.num_rows != part.rows:
             yield f"{path}: {rows.num_rows} rows instead of {part.rows}"
+        elif (found := rows_sha256(rows)) != part.rows_sha256:
+            yield f"{path}: rows with the SHA-256 {found} instead of {part.rows_sha256}"
 
 
 def _plan_faults(store: RunStore, stage: str) -> Iterator[str]:

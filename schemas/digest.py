@@ -1,4 +1,5 @@
-"""SHA-256 digests that tables hold: which bytes are hashed is part of the contract (study 3.4, 4.5; docs/formats.md).
+"""SHA-256 digests that tables hold, and of tables: which bytes are hashed is part of the contract (study 3.4, 4.5;
+docs/formats.md).
 
 Bits are hashed as they are: -0.0 and +0.0 differ, NaN payloads too, nothing is padded, byte order is little-endian.
 """
@@ -6,10 +7,13 @@ Bits are hashed as they are: -0.0 and +0.0 differ, NaN payloads too, nothing is 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 
 def tokens_sha256(tokens: Sequence[int]) -> str:
@@ -32,3 +36,39 @@ def routes_sha256(routes: npt.NDArray[np.int32]) -> str:
     if routes.dtype != np.int32 or routes.ndim != 3:
         raise TypeError(f"int32 [steps, layers, k] routes, not {routes.dtype} with {routes.ndim} axes")
     return hashlib.sha256(np.ascontiguousarray(np.sort(routes, axis=-1), dtype="<i4").tobytes()).hexdigest()
+
+
+def rows_sha256(table: pa.Table) -> str:
+    """Hex digest of a table's rows, whatever file format, Arrow release or chunks they are in.
+
+    Hashed are a line of JSON with the number of rows and each column's name, type and whether it may hold nulls, then the
+    columns in their order: where there may be nulls, a byte a value (1: there is one), then the values, nulls as nothing or zero.
+    Integers and floating-point numbers have their own width, booleans a byte; of texts and lists come the lengths, 8 bytes each,
+    then all UTF-8 bytes or all items. TypeError for a column of another type.
+    """
+    head = [table.num_rows, [[field.name, str(field.type), field.nullable] for field in table.schema]]
+    digest = hashlib.sha256(json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+    for field, column in zip(table.schema, table.columns, strict=True):
+        for piece in _bytes_of(field, column.combine_chunks()):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _bytes_of(field: pa.Field, array: pa.Array) -> Iterator[bytes]:
+    kind = field.type
+    if field.nullable:
+        yield array.is_valid().to_numpy(zero_copy_only=False).tobytes()
+    if pa.types.is_string(kind):
+        lengths = pc.binary_length(array)
+        yield lengths.fill_null(0).to_numpy(zero_copy_only=False).astype("<i8").tobytes()
+        yield "".join(array.drop_null().to_pylist()).encode()
+    elif pa.types.is_list(kind):
+        yield pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False).astype("<i8").tobytes()
+        yield from _bytes_of(kind.value_field, array.flatten())
+    elif pa.types.is_boolean(kind):
+        yield array.fill_null(False).to_numpy(zero_copy_only=False).tobytes()
+    elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        values = array.fill_null(0).to_numpy(zero_copy_only=False)
+        yield values.astype(values.dtype.newbyteorder("<")).tobytes()
+    else:
+        raise TypeError(f"column {field.name}: no digest of {kind}")

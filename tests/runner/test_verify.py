@@ -120,6 +120,12 @@ def write_no_parquet(store: RunStore) -> None:
     remark(store, [new if one == part else one for one in mark.parts])
 
 
+def mark_other_rows(store: RunStore) -> None:
+    mark = store.finished()
+    assert mark is not None
+    remark(store, [replace(mark.parts[0], rows_sha256="0" * 64), *mark.parts[1:]])
+
+
 def keep_a_finding(store: RunStore) -> None:
     store.storage.replace(store.paths.finding("sums", "4", "a" * 64), b"")
 
@@ -135,6 +141,7 @@ def keep_a_finding(store: RunStore) -> None:
         (write_another_schema_version, "not of its schema"),
         (double_a_row, "two rows with equal prompt_id, horizon"),
         (write_no_parquet, "no Parquet"),
+        (mark_other_rows, "rows with the SHA-256"),
         (keep_a_finding, "gave other bytes when it was executed again"),
     ],
 )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from schemas.digest import floats_sha256, routes_sha256, tokens_sha256
+from runner import parquet
+from schemas.digest import floats_sha256, routes_sha256, rows_sha256, tokens_sha256
+from schemas.table import list_of
 
 
 def test_tokens_are_comma_joined() -> None:
@@ -60,3 +64,82 @@ def test_the_order_of_steps_counts() -> None:
 def test_routes_of_another_shape_are_refused() -> None:
     with pytest.raises(TypeError):
         routes_sha256(np.zeros((2, 3), dtype=np.int32))
+
+
+SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("note", pa.string()),
+        pa.field("ids", list_of(pa.int32()), nullable=False),
+        pa.field("margin", pa.float32()),
+        pa.field("same", pa.bool_(), nullable=False),
+    ]
+)
+ROWS = [
+    {"key": "a", "note": "é", "ids": [1, 2], "margin": 0.5, "same": True},
+    {"key": "bc", "note": None, "ids": [], "margin": None, "same": False},
+    {"key": "", "note": "", "ids": [3], "margin": -0.0, "same": True},
+]
+
+
+def rows(*changes: tuple[int, str, object]) -> pa.Table:
+    changed = [dict(row) for row in ROWS]
+    for row, name, value in changes:
+        changed[row][name] = value
+    return pa.Table.from_pylist(changed, SCHEMA)
+
+
+def test_rows_are_hashed_as_documented() -> None:
+    head = (
+        '[3,[["key","string",false],["note","string",true],["ids","list<element: int32 not null>",false],'
+        '["margin","float",true],["same","bool",false]]]\n'
+    )
+    columns = [
+        struct.pack("<3q", 1, 2, 0) + b"abc",
+        bytes([1, 0, 1]) + struct.pack("<3q", 2, 0, 0) + "é".encode(),
+        struct.pack("<3q", 2, 0, 1) + struct.pack("<3i", 1, 2, 3),
+        bytes([1, 0, 1]) + struct.pack("<3f", 0.5, 0.0, -0.0),
+        bytes([1, 0, 1]),
+    ]
+    assert rows_sha256(rows()) == hashlib.sha256(head.encode() + b"".join(columns)).hexdigest()
+
+
+def test_chunks_slices_and_files_show_nothing_in_the_digest_of_rows() -> None:
+    table, digest = rows(), rows_sha256(rows())
+    assert rows_sha256(pa.concat_tables([table.slice(0, 1), table.slice(1)])) == digest
+    assert rows_sha256(pa.concat_tables([rows((0, "key", "x")), table]).slice(3)) == digest
+    assert rows_sha256(parquet.from_bytes(parquet.to_bytes(table))) == digest
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        (0, "note", None),
+        (1, "note", ""),
+        (2, "margin", 0.0),
+        (2, "margin", None),
+        (1, "margin", 0.0),
+        (0, "ids", [1]),
+        (0, "same", False),
+    ],
+)
+def test_any_other_value_is_another_digest_of_rows(change: tuple[int, str, object]) -> None:
+    assert rows_sha256(rows(change)) != rows_sha256(rows())
+
+
+def test_neighbours_that_share_their_letters_differ() -> None:
+    assert rows_sha256(rows((0, "key", "ab"), (1, "key", "c"))) != rows_sha256(rows())
+    assert rows_sha256(rows((0, "ids", [1]), (1, "ids", [2]))) != rows_sha256(rows())
+
+
+def test_order_names_and_number_of_rows_count() -> None:
+    table, digest = rows(), rows_sha256(rows())
+    assert rows_sha256(table.take([1, 0, 2])) != digest
+    assert rows_sha256(table.rename_columns(["id", *table.column_names[1:]])) != digest
+    assert rows_sha256(table.slice(0, 2)) != digest
+    assert rows_sha256(table.slice(0, 0)) == rows_sha256(SCHEMA.empty_table()) != digest
+
+
+def test_columns_that_no_table_has_are_refused() -> None:
+    with pytest.raises(TypeError, match="when: no digest of timestamp"):
+        rows_sha256(pa.table({"when": pa.array([0], pa.timestamp("s"))}))
