@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from training.tokenizer import END
+from training.tokenizer import END, NEWLINE
 
 STREAMS = ("main_en", "main_zh", "extra_en", "extra_zh")
 SNAP = 128
@@ -30,6 +30,7 @@ class Windows:
     Attributes:
         passes: how often one epoch reads each of STREAMS; of a fractional pass, that share of the windows is drawn.
         epochs: epochs drawn so far.
+        openings: int64 [n], where paragraphs and documents of the narrative streams begin, but for the last few.
     """
 
     def __init__(self, path: Path, length: int, device: torch.device, seed: int, passes: tuple[float, ...]) -> None:
@@ -39,6 +40,10 @@ class Windows:
         tokens = np.concatenate(streams)
         self._ends = np.union1d(0, np.flatnonzero(tokens == END))  # with the start of all
         self.tokens = torch.from_numpy(tokens.astype(np.int32)).to(device)
+        narrative = tokens[: len(streams[0]) + len(streams[1])][:-SNAP]
+        self.openings = torch.from_numpy(np.union1d(0, np.flatnonzero((narrative == END) | (narrative == NEWLINE)) + 1)).to(
+            device
+        )
         self.length, self._sizes, self._draw = length, [len(s) for s in streams], np.random.default_rng(seed)
         self.passes, self.epochs = passes, 0.0
         self._queue, self._per_epoch = np.zeros(0, dtype=np.int64), 1

@@ -79,16 +79,18 @@ class OwnText:
     def refresh(self) -> None:
         """Continues new prompts, set after an end mark, to the end of a window.
 
-        A prompt is cut anywhere from the training text; half of them go on, after some tokens, as another place does, so
-        that not all can be continued from memory.
+        A prompt opens a paragraph of the narrative text, as a reader's does: loops that follow text cut anywhere were
+        unlearnt without those after openings. Half of them go on, after some tokens, as another place does, so that not
+        all can be continued from memory.
         """
         texts, device, (least, most) = len(self._ids), self._ids.device, self.prompt
         tokens, each = self.windows.tokens, torch.arange(most, device=device)
-        places = torch.randint(0, len(tokens) - most, (2, texts, 1), generator=self._draw, device=device)
+        opening = torch.randint(0, len(self.windows.openings), (texts, 1), generator=self._draw, device=device)
+        elsewhere = torch.randint(0, len(tokens) - most, (texts, 1), generator=self._draw, device=device)
         turn = torch.randint(1, 2 * most, (texts, 1), generator=self._draw, device=device)
         self._ids.zero_()
         self._ids[:, 0] = END
-        self._ids[:, 1 : 1 + most] = tokens[torch.where(each < turn, places[0], places[1]) + each].long()
+        self._ids[:, 1 : 1 + most] = tokens[torch.where(each < turn, self.windows.openings[opening], elsewhere) + each].long()
         self._given.copy_(torch.randint(1 + least, 2 + most, (texts,), generator=self._draw, device=device))
         self._at.fill_(least)
         for _ in range(least + 1, self.length):

@@ -22,6 +22,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 
 SPECIAL = ["<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>"]
 END = 1
+NEWLINE = 201  # ids of single bytes follow the special tokens, in the order of the alphabet that stands for them
 
 
 def documents(work: Path) -> Iterator[dict[str, Any]]:

@@ -18,7 +18,7 @@ import math
 import shutil
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ from training.geometry import Geometry, read_geometry
 from training.model import Decoder, Mode
 from training.optimizer import Optimizer
 from training.own_text import OwnText, unlikelihood
+from training.repetition import repeat_ends, repetition_loss
 
 
 @dataclasses.dataclass
@@ -37,28 +38,32 @@ class Recipe:
     """What a run may change. `*_from` are points of progress between 0 and 1.
 
     `decay` is Muon's; `adam_decay` is AdamW's on the embedding and the head. `passes` and `late_passes` say how often an
-    epoch reads each of batches.STREAMS. From `own_from` on, `own_rows` of the batch's rows are the decoder's own text (see
+    epoch reads each of batches.STREAMS. From `loops_from` on, `loop_rows` of the batch's rows are pseudo-repetitive (see
+    repetition), and their loss has the weight `loop_weight`. From `own_from` on, `own_rows` are the decoder's own text (see
     own_text), made anew every `own_every` steps; the weight of their loss starts at `own_weight` and follows the share of
     that text which loops, towards `own_target`.
     """
 
     batch: int = 128
     length: int = 512
-    muon_lr: float = 0.02
-    adam_lr: float = 3e-3
-    decay: float = 0.05
-    adam_decay: float = 0.0
-    dropout: float = 0.1
+    muon_lr: float = 0.04
+    adam_lr: float = 6e-3
+    decay: float = 0.1
+    adam_decay: float = 0.05
+    dropout: float = 0.15
     warmup: int = 100
     cool_from: float = 0.35
-    quantised_from: float = 0.7
+    quantised_from: float = 0.65
     passes: str = "2/2/1/1"
-    late_from: float = 0.6
-    late_passes: str = "2/3/0.5/0.5"
-    own_from: float = 0.75
-    own_rows: int = 4
-    own_texts: int = 256
-    own_every: int = 80
+    late_from: float = 0.7
+    late_passes: str = "2/2/0.6/0.6"
+    loops_from: float = 0.75
+    loop_rows: int = 25
+    loop_weight: float = 1.0
+    own_from: float = 0.0
+    own_rows: int = 0
+    own_texts: int = 128
+    own_every: int = 20
     own_weight: float = 0.5
     own_target: float = 0.05
     index_weight: float = 0.1
@@ -70,6 +75,18 @@ class Recipe:
         """Learning-rate factor: linear warm-up, constant, then linear to nothing."""
         cool = 1.0 if progress < self.cool_from else (1 - progress) / (1 - self.cool_from)
         return min(1.0, (step + 1) / self.warmup) * max(cool, 0.0)
+
+
+class Batch(NamedTuple):
+    """rows int64 [B,S+1]. own and looped FP32 [B,1]: 1 for rows of own text and for pseudo-repetitive ones, which the
+    ordinary loss leaves out; marks bool [B,S] belong to the first kind, lag int64 [B,1] and counted bool [B,S] to the second."""
+
+    rows: Tensor
+    own: Tensor
+    marks: Tensor
+    looped: Tensor
+    lag: Tensor
+    counted: Tensor
 
 
 def _passes(text: str) -> tuple[float, ...]:
@@ -92,6 +109,8 @@ class Trainer:
         compiled: bool = True,
         model: Decoder | None = None,
     ) -> None:
+        if recipe.own_rows + recipe.loop_rows >= recipe.batch:
+            raise ValueError(f"{recipe.own_rows} own and {recipe.loop_rows} repetitive rows leave none of {recipe.batch}")
         torch.manual_seed(recipe.seed)
         self.recipe, self.device = recipe, device
         self.model = model or Decoder(geometry).to(device)
@@ -110,6 +129,7 @@ class Trainer:
         self._balance_rate = torch.zeros((), device=device)
         self._own_weight = torch.tensor(recipe.own_weight, device=device)
         self._late, self._call = None, None
+        self._draw = torch.Generator(device=device).manual_seed(recipe.seed)
         own = Mode(quantised=True, sparse=True, dtype=self.dtype)
         self.own = OwnText(self.model, self.windows, own, texts=recipe.own_texts, seed=recipe.seed)
         self._own_age: int | None = None  # steps since the own text was made
@@ -135,14 +155,17 @@ class Trainer:
                 print(f"held-out {language} not measured: {error}", flush=True)
         return losses
 
-    def _compute(self, rows: Tensor, marks: Tensor, own: Tensor) -> dict[str, Tensor]:
-        """One optimiser step on the device. rows int64 [B,S+1], marks bool [B,S], own FP32 [B,1]: 1 for rows of own text."""
-        r, model = self.recipe, self.model
-        out = model(rows[:, :-1], self.mode(self._late))
-        log_prob = model.token_log_probs(out.hidden, rows[:, 1:])
-        plain = -(log_prob * (1 - own)).sum() / ((1 - own).sum() * r.length)
-        against = unlikelihood(log_prob, marks).sum() / (own.sum() * r.length).clamp_min(1)
-        loss = plain + r.index_weight * out.index_loss + r.balance_weight * out.balance + self._own_weight * against
+    def _compute(self, *inputs: Tensor) -> dict[str, Tensor]:
+        """One optimiser step on the device; `inputs` are those of a Batch."""
+        r, model, batch = self.recipe, self.model, Batch(*inputs)
+        out = model(batch.rows[:, :-1], self.mode(self._late))
+        log_prob = model.token_log_probs(out.hidden, batch.rows[:, 1:])
+        ordinary = 1 - batch.own - batch.looped
+        plain = -(log_prob * ordinary).sum() / (ordinary.sum() * r.length)
+        against = unlikelihood(log_prob, batch.marks).sum() / (batch.own.sum() * r.length).clamp_min(1)
+        repeated = repetition_loss(log_prob, batch.lag, batch.counted).sum() / batch.counted.sum().clamp_min(1)
+        loss = plain + r.index_weight * out.index_loss + r.balance_weight * out.balance
+        loss = loss + self._own_weight * against + r.loop_weight * repeated
         loss.backward()
         facts = {
             "loss": plain,
@@ -151,6 +174,7 @@ class Trainer:
             "load_min": out.load.min(),
             "load_max": out.load.max(),
             "own": against,
+            "loops": repeated,
             "gradient": torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0),
         }
         self.optimizer.step()
@@ -167,18 +191,30 @@ class Trainer:
             self._call = Captured(self._compute, self.device)
         if progress >= r.late_from and self.windows.passes != _passes(r.late_passes):
             self.windows.remix(_passes(r.late_passes))
-        rows = self.windows.next(r.batch)
-        marks = torch.zeros(r.batch, r.length, dtype=torch.bool, device=self.device)
-        own = torch.zeros(r.batch, 1, device=self.device)
+        batch = self._batch(progress)
+        self.optimizer.set_factor(r.factor(self.step, progress))
+        self._balance_rate.fill_(r.balance_rate * (1.0 if progress < 0.9 else 0.1))
+        return self._call(*batch)
+
+    def _batch(self, progress: float) -> Batch:
+        """Rows of own text first, then pseudo-repetitive ones, as far as they are due; then training text."""
+        r, device = self.recipe, self.device
+        rows, zero = self.windows.next(r.batch), torch.zeros(r.batch, 1, device=device)
+        nowhere = torch.zeros(r.batch, r.length, dtype=torch.bool, device=device)
+        batch = Batch(rows, zero, nowhere, zero.clone(), zero.long(), nowhere.clone())
+        first = 0
         if progress >= r.own_from and r.own_rows:
             if self._own_age is None or self._own_age >= r.own_every:
                 self._refresh()
             self._own_age += 1
-            rows[: r.own_rows], marks[: r.own_rows] = self.own.take(r.own_rows)
-            own[: r.own_rows] = 1
-        self.optimizer.set_factor(r.factor(self.step, progress))
-        self._balance_rate.fill_(r.balance_rate * (1.0 if progress < 0.9 else 0.1))
-        return self._call(rows, marks, own)
+            first = r.own_rows
+            rows[:first], batch.marks[:first] = self.own.take(first)
+            batch.own[:first] = 1
+        if progress >= r.loops_from and r.loop_rows:
+            part = slice(first, first + r.loop_rows)
+            rows[part], batch.lag[part], batch.counted[part] = repeat_ends(rows[part], self._draw)
+            batch.looped[part] = 1
+        return batch
 
     def _refresh(self) -> None:
         """New own text, and a weight that grows while more of it loops than the target, and falls while less does."""
@@ -242,6 +278,7 @@ class Trainer:
             "recipe": dataclasses.asdict(self.recipe),
             "windows": self.windows.state(),
             "own_weight": self._own_weight,
+            "draw": self._draw.get_state(),
         }
         torch.save(state, path.with_suffix(".partial"))
         path.with_suffix(".partial").rename(path)
@@ -253,6 +290,7 @@ class Trainer:
         self.step, self.seconds, self.log = state["step"], state["seconds"], state["log"]
         self.windows.restore(state["windows"])
         self._own_weight.copy_(state["own_weight"])
+        self._draw.set_state(state["draw"].cpu())
 
 
 def export(trainer: Trainer, tokenizer: Path, out: Path) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer
 
 from training.corpus import bilingual, heldout
 from training.openings import opening, openings
+from training.tokenizer import END, NEWLINE
 
 ENGLISH = "The old clock in the hallway had started to strike again. Nobody in the village remembered who had bought it then."
 MANUAL = "Every manual says at length what it is that one should do when anything fails."
@@ -44,3 +47,9 @@ def test_other_translation_of_a_heldout_message_is_left_out(tmp_path, monkeypatc
     mainland = {"a": f"<b>{CHINESE}</b>", "b": "岛上好像有什么动静"}
     taiwan = {"a": "他们沿着没有名字的小路走了好几周", "b": "岛上似乎有些动静", "c": "只有这里翻译了"}
     assert bilingual._unlisted(taiwan, mainland, bilingual._untagged) == {"b": taiwan["b"], "c": taiwan["c"]}
+
+
+def test_the_newline_is_a_token_of_its_own_in_the_embedded_tokenizer():
+    tokenizer = Tokenizer.from_file(str(Path(__file__).parents[2] / "kernels/checkpoints/mote/tokenizer.json"))
+    assert tokenizer.encode("He said.\n她说。\n").ids.count(NEWLINE) == 2
+    assert tokenizer.token_to_id("<｜end▁of▁sentence｜>") == END

@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from training.batches import SNAP, STREAMS, Windows  # noqa: E402
-from training.tokenizer import END  # noqa: E402
+from training.tokenizer import END, NEWLINE  # noqa: E402
 from training.train import Recipe, Trainer  # noqa: E402
 
 if TYPE_CHECKING:
@@ -20,7 +20,19 @@ if TYPE_CHECKING:
     from training.geometry import Geometry
 
 CPU = torch.device("cpu")
-RECIPE = Recipe(batch=4, length=16, muon_lr=0.02, warmup=2, own_rows=2, own_texts=4, own_every=2, dropout=0.0)
+RECIPE = Recipe(
+    batch=4,
+    length=16,
+    muon_lr=0.02,
+    adam_lr=0.003,
+    warmup=2,
+    loop_rows=1,
+    own_from=0.75,
+    own_rows=2,
+    own_texts=4,
+    own_every=2,
+    dropout=0.0,
+)
 
 
 @pytest.fixture
@@ -45,11 +57,37 @@ def test_a_run_goes_through_every_phase_and_learns(trainer):
 def test_marks_of_own_rows_are_what_their_loss_counts(trainer):
     run = trainer(quantised_from=0.0)
     run.update(0.0)
-    rows, own = run.windows.next(4), torch.tensor([[1.0], [0], [0], [0]])
-    marks = torch.zeros(4, 16, dtype=torch.bool)
-    assert run._compute(rows, marks, own)["own"] == 0
-    marks[0, 3:9] = True
-    assert run._compute(rows, marks, own)["own"] > 0
+    batch = run._batch(0.0)
+    batch.own[0] = 1
+    assert run._compute(*batch)["own"] == 0
+    batch.marks[0, 3:9] = True
+    assert run._compute(*batch)["own"] > 0
+
+
+def test_a_batch_holds_own_text_then_pseudo_repetitive_rows_then_training_text(trainer):
+    run = trainer(length=128, own_texts=16, own_from=0.5, own_rows=1, loops_from=0.25, loop_rows=2)
+    for progress, own, looped in ((0.0, 0, 0), (0.25, 0, 2), (0.5, 1, 2)):
+        batch = run._batch(progress)
+        assert batch.own[:, 0].tolist() == [1] * own + [0] * (4 - own)
+        assert batch.looped[:, 0].tolist() == [0] * own + [1] * looped + [0] * (4 - own - looped)
+        assert batch.counted.any(1).tolist() == batch.looped[:, 0].bool().tolist()
+        assert not batch.marks[batch.own[:, 0] == 0].any()
+
+
+def test_the_ordinary_loss_is_of_training_text_alone(trainer):
+    runs = [trainer(length=128, own_rows=0, loops_from=0.0, loop_rows=2) for _ in range(2)]
+    one, other = (run._batch(0.0) for run in runs)
+    other.rows[:2] = 5
+    for run in runs:
+        run._late = False
+    facts = [run._compute(*batch) for run, batch in zip(runs, (one, other), strict=True)]
+    assert facts[0]["loss"] == facts[1]["loss"]
+    assert facts[0]["loops"] != facts[1]["loops"]
+
+
+def test_a_recipe_without_a_row_of_training_text_is_refused(trainer):
+    with pytest.raises(ValueError, match="leave none of 4"):
+        trainer(own_rows=2, loop_rows=2)
 
 
 def test_decay_of_words_shrinks_embedding_and_head_alone(trainer):
@@ -97,6 +135,14 @@ def test_an_epoch_reads_each_stream_as_often_as_asked(token_file: Path):
     assert counts[3] == 0
     for count, each, passes in zip(counts[:3], per_pass, (2, 1, 0.5), strict=False):
         assert abs(count - passes * each) <= 3
+
+
+def test_openings_follow_ends_of_paragraphs_and_documents_of_the_narrative_streams(tmp_path: Path):
+    streams = {name: np.full(1000, 7, dtype=np.uint16) for name in (*STREAMS, "heldout_en", "heldout_zh")}
+    streams["main_en"][100], streams["main_zh"][[5, 990]], streams["extra_en"][50] = NEWLINE, END, END
+    np.savez(tmp_path / "tokens.npz", **streams)
+    windows = Windows(tmp_path / "tokens.npz", 16, CPU, 1, (1, 1, 1, 1))
+    assert windows.openings.tolist() == [0, 101, 1006]  # 990 lies too near to the end for a prompt
 
 
 def test_windows_follow_a_saved_state(token_file: Path):
