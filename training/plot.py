@@ -16,8 +16,15 @@ from matplotlib import pyplot
 
 
 def draw(log: dict, path: Path) -> None:
-    """Training loss (smoothed over five log rows) and held-out loss of both languages, over tokens seen."""
+    """Training loss (smoothed over five log rows) and held-out loss of both languages, over tokens seen.
+
+    Continuations that the log holds follow the run, one behind the other, whatever they started from.
+    """
     rows, recipe = [row for row in log["log"] if row["step"] >= 50], log["recipe"]
+    run, begins = len(rows), {}
+    for name, later in log.get("continuations", {}).items():
+        begins[name] = rows[-1]["tokens"]
+        rows += [row | {"tokens": row["tokens"] + begins[name]} for row in later["log"]]
     figure, axes = pyplot.subplots(figsize=(8, 4.5), dpi=110)
     tokens, loss = [row["tokens"] / 1e6 for row in rows], [row["loss"] for row in rows]
     smooth = [sum(loss[max(0, i - 4) : i + 1]) / len(loss[max(0, i - 4) : i + 1]) for i in range(len(loss))]
@@ -34,9 +41,11 @@ def draw(log: dict, path: Path) -> None:
     for key, label in phases.items():
         if key not in recipe:  # a log of another state of the recipe
             continue
-        start = next(row["tokens"] / 1e6 for row in rows if row["progress"] >= recipe[key])
-        axes.axvline(start, color="0.8", linestyle="--")
-        axes.text(start, 5.45, " " + label, rotation=90, va="top", ha="right", fontsize=8, color="0.4")
+        begins[label] = next((row["tokens"] for row in rows[:run] if row["progress"] >= recipe[key]), None)
+    for label, start in begins.items():
+        if start is not None:
+            axes.axvline(start / 1e6, color="0.8", linestyle="--")
+            axes.text(start / 1e6, 5.45, " " + label, rotation=90, va="top", ha="right", fontsize=8, color="0.4")
     axes.set(xlabel="tokens seen, millions", ylabel="nats a token", ylim=(2.7, 5.5))
     axes.legend(frameon=False)
     axes.grid(alpha=0.2)
