@@ -302,7 +302,7 @@ def test_a_directory_that_everybody_may_write_to_is_no_place_for_a_run(run: Comm
 
 def test_a_run_of_another_format_is_one_line(run: Command, submitted: Path) -> None:
     record = submitted / "run.json"
-    for other in (1, 3, "2", None):
+    for other in (2, 4, "3", None):
         content = json.loads(record.read_text()) | {"format": other, "added later": 1}
         record.write_text(json.dumps(content))
         for command in ("status", "resume", "verify", "show"):
@@ -310,7 +310,7 @@ def test_a_run_of_another_format_is_one_line(run: Command, submitted: Path) -> N
             assert ended.code == 2
             assert ended.err.count("\n") == 1
             assert "run.json: format: found " in ended.err
-            assert "allowed: 2, the only one that this release reads" in ended.err
+            assert "allowed: 3, the only one that this release reads" in ended.err
 
 
 def test_a_bug_shows_its_traceback_and_ends_with_1(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
