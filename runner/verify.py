@@ -121,6 +121,7 @@ def _part_faults(store: RunStore) -> Iterator[str]:
         if not rows.schema.equals(store.schemas[part.table], check_metadata=True):
             found, allowed = _metadata(rows.schema, "schema_version"), _metadata(store.schemas[part.table], "schema_version")
             yield f"{path}: not of its schema (version {found}, the protocol declares {allowed})"
+            continue
         if rows.num_rows != part.rows:
             yield f"{path}: {rows.num_rows} rows instead of {part.rows}"
         elif (found := rows_sha256(rows)) != part.rows_sha256:

@@ -39,14 +39,17 @@ def routes_sha256(routes: npt.NDArray[np.int32]) -> str:
 
 
 def rows_sha256(table: pa.Table) -> str:
-    """Hex digest of a table's rows, whatever file format, Arrow release or chunks they are in.
+    """Hex digest of a table's rows and of what they are, whatever file format, Arrow release or chunks they are in.
 
-    Hashed are a line of JSON with the number of rows and each column's name, type and whether it may hold nulls, then the
-    columns in their order: where there may be nulls, a byte a value (1: there is one), then the values, nulls as nothing or zero.
-    Integers and floating-point numbers have their own width, booleans a byte; of texts and lists come the lengths, 8 bytes each,
-    then all UTF-8 bytes or all items. TypeError for a column of another type.
+    Hashed are a line of JSON with the number of rows, the schema_version of the metadata, and each column's name, type and
+    whether it may hold nulls, then the columns in their order: where there may be nulls, a byte a value (1: there is one),
+    then the values, nulls as nothing or zero. Integers and floating-point numbers have their own width, booleans a byte; of
+    texts and lists come the lengths, 8 bytes each, then all UTF-8 bytes or all items. TypeError for a column of another
+    type, ValueError for a null where none may be.
     """
-    head = [table.num_rows, [[field.name, str(field.type), field.nullable] for field in table.schema]]
+    version = (table.schema.metadata or {}).get(b"schema_version")
+    columns = [[field.name, _type_name(field), field.nullable] for field in table.schema]
+    head = [table.num_rows, None if version is None else version.decode(), columns]
     digest = hashlib.sha256(json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
     for field, column in zip(table.schema, table.columns, strict=True):
         for piece in _bytes_of(field, column.combine_chunks()):
@@ -54,21 +57,43 @@ def rows_sha256(table: pa.Table) -> str:
     return digest.hexdigest()
 
 
+TYPE_NAMES = {
+    pa.bool_(): "bool",
+    pa.int32(): "int32",
+    pa.int64(): "int64",
+    pa.float32(): "float32",
+    pa.float64(): "float64",
+    pa.string(): "string",
+}
+"""Names in digests. Arrow's own could change."""
+
+
+def _type_name(field: pa.Field) -> object:
+    """The name of a column's type; of a list `["list", name of the items' type, whether they may be null]`."""
+    if pa.types.is_list(field.type):
+        item = field.type.value_field
+        return ["list", _type_name(item), item.nullable]
+    try:
+        return TYPE_NAMES[field.type]
+    except KeyError:
+        raise TypeError(f"{field.name}: no digest of {field.type}") from None
+
+
 def _bytes_of(field: pa.Field, array: pa.Array) -> Iterator[bytes]:
-    kind = field.type
     if field.nullable:
         yield array.is_valid().to_numpy(zero_copy_only=False).tobytes()
-    if pa.types.is_string(kind):
-        lengths = pc.binary_length(array)
-        yield lengths.fill_null(0).to_numpy(zero_copy_only=False).astype("<i8").tobytes()
-        yield "".join(array.drop_null().to_pylist()).encode()
-    elif pa.types.is_list(kind):
-        yield pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False).astype("<i8").tobytes()
-        yield from _bytes_of(kind.value_field, array.flatten())
-    elif pa.types.is_boolean(kind):
-        yield array.fill_null(False).to_numpy(zero_copy_only=False).tobytes()
-    elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        values = array.fill_null(0).to_numpy(zero_copy_only=False)
-        yield values.astype(values.dtype.newbyteorder("<")).tobytes()
+    elif array.null_count:
+        raise ValueError(f"{field.name}: a null where none is allowed")
+    if pa.types.is_string(field.type):
+        yield _lengths(pc.binary_length(array))
+        yield b"".join(array.drop_null().cast(pa.binary()).to_pylist())
+    elif pa.types.is_list(field.type):
+        yield _lengths(pc.list_value_length(array))
+        yield from _bytes_of(field.type.value_field, array.flatten())
     else:
-        raise TypeError(f"column {field.name}: no digest of {kind}")
+        values = array.fill_null(False if pa.types.is_boolean(field.type) else 0).to_numpy(zero_copy_only=False)
+        yield values.astype(values.dtype.newbyteorder("<")).tobytes()
+
+
+def _lengths(lengths: pa.Array) -> bytes:
+    return bytes(lengths.fill_null(0).to_numpy(zero_copy_only=False).astype("<i8").tobytes())

@@ -2,7 +2,7 @@
 
     python -m training.compare WORK --seconds 45 --out table.json NAME:KEY=VALUE,KEY=VALUE ...
 
-Every run sees the whole schedule (warm-up, quantisation, own text, cooling) in its time and is then measured:
+Every run sees the whole schedule (warm-up, quantisation, pseudo-repetitive rows, cooling) in its time and is then measured:
 held-out loss in nats a token per language (quantised, sparse), tokens a second before and after quantisation starts,
 and the share of the prompts in WORK/prompts.tsv whose greedy continuation loops.
 """

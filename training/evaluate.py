@@ -1,6 +1,6 @@
 """Measures a checkpoint: held-out bits a byte, loops under greedy decoding, router load and margins, index-score ties.
 
-    python -m training.evaluate CHECKPOINT HELDOUT.jsonl PROMPTS.tsv [--out report.json] [--limit BYTES]
+    python -m training.evaluate CHECKPOINT HELDOUT.jsonl PROMPTS.tsv [--out report.json]
 
 The checkpoint is read in the official layout, so one built by another recipe can be measured beside it. Weights and
 activations are quantised as the checkpoint's numerics ask; products run in FP32.

@@ -53,6 +53,7 @@ class OwnText:
 
     Attributes:
         share: of the newest continuations, the share whose first 64 tokens loop.
+        draw: what prompts and rows are drawn with.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class OwnText:
     ) -> None:
         device, self.length = model.embed.device, model.g.window
         self.model, self.windows, self.mode, self.prompt, self.share = model, windows, mode, prompt, 1.0
-        self._draw = torch.Generator(device=device).manual_seed(seed)
+        self.draw = torch.Generator(device=device).manual_seed(seed)
         self._ids = torch.zeros(texts, self.length, dtype=torch.long, device=device)
         self._given = torch.zeros(texts, dtype=torch.long, device=device)
         self._at = torch.zeros(1, dtype=torch.long, device=device)
@@ -85,13 +86,13 @@ class OwnText:
         """
         texts, device, (least, most) = len(self._ids), self._ids.device, self.prompt
         tokens, each = self.windows.tokens, torch.arange(most, device=device)
-        opening = torch.randint(0, len(self.windows.openings), (texts, 1), generator=self._draw, device=device)
-        elsewhere = torch.randint(0, len(tokens) - most, (texts, 1), generator=self._draw, device=device)
-        turn = torch.randint(1, 2 * most, (texts, 1), generator=self._draw, device=device)
+        opening = torch.randint(0, len(self.windows.openings), (texts, 1), generator=self.draw, device=device)
+        elsewhere = torch.randint(0, len(tokens) - most, (texts, 1), generator=self.draw, device=device)
+        turn = torch.randint(1, 2 * most, (texts, 1), generator=self.draw, device=device)
         self._ids.zero_()
         self._ids[:, 0] = END
         self._ids[:, 1 : 1 + most] = tokens[torch.where(each < turn, self.windows.openings[opening], elsewhere) + each].long()
-        self._given.copy_(torch.randint(1 + least, 2 + most, (texts,), generator=self._draw, device=device))
+        self._given.copy_(torch.randint(1 + least, 2 + most, (texts,), generator=self.draw, device=device))
         self._at.fill_(least)
         for _ in range(least + 1, self.length):
             self._extend()
@@ -106,7 +107,7 @@ class OwnText:
     def take(self, count: int) -> tuple[Tensor, Tensor]:
         """rows int64 [count, length+1] of the stock and the marks of their targets, bool [count, length]."""
         if self._left < count:
-            self._order = torch.randperm(len(self._rows), generator=self._draw, device=self._rows.device)
+            self._order = torch.randperm(len(self._rows), generator=self.draw, device=self._rows.device)
             self._left = len(self._rows)
         pick = self._order[self._left - count : self._left]
         self._left -= count

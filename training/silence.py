@@ -1,11 +1,11 @@
-"""Gives tokens that the training text hardly holds the probability of their frequency, wherever they might follow.
+"""Gives tokens that the training text hardly holds one small probability, wherever they might follow.
 
     python -m training.silence CHECKPOINT WORK OUT [--fewer 20]
 
 A byte that no text holds, or the beginning of a word that always goes on, is never a target, so nothing holds its score
 down where text is unlike training text; unlikelihood of what repeats moves probability to just such tokens, and greedy
-text is then full of them. Here their rows of the head are fitted by least squares, so that the score is the logarithm of
-the sum of all exponentials less 15 nats (about 13 of 43 million tokens), on windows of the training text.
+text is then full of them. Here their row of the head, the same for all, is fitted by least squares on windows of the
+training text, so that their score is the logarithm of the sum of all exponentials less 15 nats (13 of 43 million tokens).
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ def main() -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model, tokens = read_checkpoint(arguments.checkpoint, device), arguments.work / "tokens.npz"
     rare = rare_tokens(tokens, model.g.vocab, arguments.fewer).to(device)
+    if not len(rare):
+        parser.error(f"--fewer {arguments.fewer}: every token stands more often")
     windows = Windows(tokens, 512, device, 1, (1, 1, 0.2, 0.2)).next(WINDOWS)[:, :-1]
     mean, deviation = silence(model, rare, windows)
     write_checkpoint(model.g, model.state_dict(), arguments.out)

@@ -278,19 +278,22 @@ class Trainer:
             "recipe": dataclasses.asdict(self.recipe),
             "windows": self.windows.state(),
             "own_weight": self._own_weight,
-            "draw": self._draw.get_state(),
+            "draws": [draw.get_state() for draw in (self._draw, self.own.draw)],
         }
         torch.save(state, path.with_suffix(".partial"))
         path.with_suffix(".partial").rename(path)
 
     def load(self, path: Path) -> None:
         state = torch.load(path, map_location=self.device, weights_only=False)
+        if "draws" not in state:
+            raise ValueError(f"{path}: of an earlier state of the recipe; --start goes on from its checkpoint")
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.step, self.seconds, self.log = state["step"], state["seconds"], state["log"]
         self.windows.restore(state["windows"])
         self._own_weight.copy_(state["own_weight"])
-        self._draw.set_state(state["draw"].cpu())
+        for draw, saved in zip((self._draw, self.own.draw), state["draws"], strict=True):
+            draw.set_state(saved.cpu())
 
 
 def export(trainer: Trainer, tokenizer: Path, out: Path) -> None:
@@ -329,14 +332,17 @@ def main() -> None:
     geometry = Geometry()
     if arguments.start:
         geometry = read_geometry(arguments.start)
-    trainer = Trainer(Recipe(**changes), geometry, arguments.work / "tokens.npz", device, compiled=compiled)
+    try:
+        trainer = Trainer(Recipe(**changes), geometry, arguments.work / "tokens.npz", device, compiled=compiled)
+        if arguments.resume:
+            trainer.load(arguments.out / "state.pt")
+    except ValueError as error:
+        parser.error(str(error))
     if arguments.start:
         trainer.model.load_state_dict(read_checkpoint(arguments.start, device).state_dict())
     if arguments.compile:
         trainer.compile(arguments.compile)
         return
-    if arguments.resume:
-        trainer.load(arguments.out / "state.pt")
     trainer.advance(arguments.steps, arguments.seconds, arguments.out / "state.pt")
     trainer.save(arguments.out / "state.pt")
     export(trainer, arguments.work / "tokenizer.json", arguments.out)

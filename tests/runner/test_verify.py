@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from tiny_run import STAGES, DirectedExecutor, TinyProtocol, complete, drive, execute, experiment, open_reader, open_store
 
+from runner import parquet
 from runner.commit import Committer
 from runner.dataset import Part, digest_of, write_parts
 from runner.mark import Mark
@@ -108,16 +109,25 @@ def double_a_row(store: RunStore) -> None:
     forge(store, lambda rows: pa.concat_tables([rows, rows.slice(0, 1)]))
 
 
-def write_no_parquet(store: RunStore) -> None:
+def put_file(store: RunStore, data: bytes) -> None:
+    """Other bytes in place of a part's file, under a mark that names them."""
     forge(store, lambda rows: rows)
     mark = open_reader(store).finished()
     assert mark is not None
     [part] = [one for one in mark.parts if (one.stage, one.table) == ("4", "sums")]
-    data = b"PAR1 and no more"
     new = replace(part, sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
     part.path(store.paths).unlink()
     new.path(store.paths).write_bytes(data)
     remark(store, [new if one == part else one for one in mark.parts])
+
+
+def write_no_parquet(store: RunStore) -> None:
+    put_file(store, b"PAR1 and no more")
+
+
+def write_another_type(store: RunStore) -> None:
+    rows = store.table("4", "sums")
+    put_file(store, parquet.to_bytes(rows.cast(rows.schema.set(0, rows.schema.field(0).with_type(pa.large_string())))))
 
 
 def mark_other_rows(store: RunStore) -> None:
@@ -139,6 +149,7 @@ def keep_a_finding(store: RunStore) -> None:
         (change_a_meaning, "a damaged plan"),
         (change_the_digest, "the dataset's digest was"),
         (write_another_schema_version, "not of its schema"),
+        (write_another_type, "not of its schema"),
         (double_a_row, "two rows with equal prompt_id, horizon"),
         (write_no_parquet, "no Parquet"),
         (mark_other_rows, "rows with the SHA-256"),

@@ -73,9 +73,10 @@ SCHEMA = pa.schema(
         pa.field("ids", list_of(pa.int32()), nullable=False),
         pa.field("margin", pa.float32()),
         pa.field("same", pa.bool_(), nullable=False),
-    ]
+    ],
+    metadata={"schema_version": "7"},
 )
-ROWS = [
+ROWS: list[dict[str, object]] = [
     {"key": "a", "note": "é", "ids": [1, 2], "margin": 0.5, "same": True},
     {"key": "bc", "note": None, "ids": [], "margin": None, "same": False},
     {"key": "", "note": "", "ids": [3], "margin": -0.0, "same": True},
@@ -91,8 +92,8 @@ def rows(*changes: tuple[int, str, object]) -> pa.Table:
 
 def test_rows_are_hashed_as_documented() -> None:
     head = (
-        '[3,[["key","string",false],["note","string",true],["ids","list<element: int32 not null>",false],'
-        '["margin","float",true],["same","bool",false]]]\n'
+        '[3,"7",[["key","string",false],["note","string",true],["ids",["list","int32",false],false],'
+        '["margin","float32",true],["same","bool",false]]]\n'
     )
     columns = [
         struct.pack("<3q", 1, 2, 0) + b"abc",
@@ -132,10 +133,11 @@ def test_neighbours_that_share_their_letters_differ() -> None:
     assert rows_sha256(rows((0, "ids", [1]), (1, "ids", [2]))) != rows_sha256(rows())
 
 
-def test_order_names_and_number_of_rows_count() -> None:
+def test_order_names_version_and_number_of_rows_count() -> None:
     table, digest = rows(), rows_sha256(rows())
     assert rows_sha256(table.take([1, 0, 2])) != digest
     assert rows_sha256(table.rename_columns(["id", *table.column_names[1:]])) != digest
+    assert rows_sha256(table.replace_schema_metadata({"schema_version": "8"})) != digest
     assert rows_sha256(table.slice(0, 2)) != digest
     assert rows_sha256(table.slice(0, 0)) == rows_sha256(SCHEMA.empty_table()) != digest
 
@@ -143,3 +145,14 @@ def test_order_names_and_number_of_rows_count() -> None:
 def test_columns_that_no_table_has_are_refused() -> None:
     with pytest.raises(TypeError, match="when: no digest of timestamp"):
         rows_sha256(pa.table({"when": pa.array([0], pa.timestamp("s"))}))
+
+
+def test_a_null_where_none_is_allowed_is_no_zero() -> None:
+    schema = pa.schema([pa.field("id", pa.int32(), nullable=False)])
+    with pytest.raises(ValueError, match="id: a null"):
+        rows_sha256(pa.table({"id": pa.array([1, None], pa.int32())}, schema=schema))
+
+
+def test_text_that_is_no_utf8_has_a_digest_of_its_bytes() -> None:
+    text = pa.array([b"\xff"]).cast(pa.binary()).view(pa.string())
+    assert rows_sha256(pa.table({"text": text})) != rows_sha256(pa.table({"text": ["\u00ff"]}))
