@@ -28,11 +28,23 @@ from benchmarks.table import print_tables
 
 NATIVE = ROOT / "build" / "benchmarks"
 
-PEERS = {"transformers": ("torch", "transformers"), "llama_cpp": ("llama_cpp", "gguf")}
-"""Module under benchmarks.peers -> packages that it needs."""
-
 ROUNDS = 3
-"""Of decoding, with all but transformers, which takes minutes and is far from ours: it has the first."""
+"""Of decoding, in which ours and the peers take turns."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """packages: what its module under benchmarks.peers needs. rounds: of decoding that it takes part in, from the first on."""
+
+    packages: tuple[str, ...]
+    rounds: int = ROUNDS
+
+
+PEERS = {
+    "transformers": Peer(("torch", "transformers"), rounds=1),  # takes minutes and is far from ours
+    "llama_cpp": Peer(("llama_cpp", "gguf")),
+}
+"""By the name of the module."""
 
 PARTS = {"timings", "generate"}
 """What a program that times a decoder prints lists of timings under."""
@@ -98,9 +110,9 @@ def disk_bandwidth(settings: Settings) -> Results:
 def decoding(settings: Settings) -> Results:
     """Ours and the peers by turns, in rounds: a machine that is faster at one time than at another is so for each."""
     programs, found = _decoders(settings), dict[str, Any]()
-    absent = {peer: why for peer, packages in PEERS.items() if (why := _absence(settings, packages))}
+    absent = {name: why for name, peer in PEERS.items() if (why := _absence(settings, peer.packages))}
     for turn in range(1 if settings.quick else ROUNDS):
-        for name in [name for name in programs if name not in absent and (turn == 0 or name != "transformers")]:
+        for name in [name for name in programs if name not in absent and (name not in PEERS or turn < PEERS[name].rounds)]:
             print(f"measuring decoding, round {turn + 1}: {name}", file=sys.stderr, flush=True)
             try:
                 _add_round(found, name, programs[name]())
@@ -111,7 +123,7 @@ def decoding(settings: Settings) -> Results:
     # few tokens, as it takes long and is compared with nothing closely
     scalar = own("decoding", "--threads", "1", "--rows", "1", "8", "--steps", "8", "--repetitions", "1", RUNNER_ISA="scalar")
     ours = [run for name, run in found.items() if name not in PEERS]
-    return {"decoding": [*ours, scalar], "peers": {peer: found.get(peer) or {"absent": absent[peer]} for peer in PEERS}}
+    return {"decoding": [*ours, scalar], "peers": {name: found.get(name) or {"absent": absent[name]} for name in PEERS}}
 
 
 def _absence(settings: Settings, packages: Sequence[str]) -> str | None:
