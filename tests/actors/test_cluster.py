@@ -96,12 +96,12 @@ def test_killed_driver_takes_its_cluster_along(driver: subprocess.Popen[str]) ->
 @pytest.mark.slow
 def test_interrupt_of_the_process_group_leaves_the_work_to_the_driver(driver: subprocess.Popen[str]) -> None:
     processes = _descendants(driver.pid)
+    workers = {pid: start for pid, start in processes.items() if any("ray::WorkerActor" in name for name in alive({pid: start}))}
+    assert len(workers) == 2
     os.killpg(driver.pid, signal.SIGINT)
     assert driver.stdout is not None
     assert driver.stdout.readline() == "done\n"
-    assert {pid for pid, start in processes.items() if _start_time(pid) == start} >= {
-        pid for pid in processes if "ray::WorkerActor" in Path(f"/proc/{pid}/cmdline").read_text()
-    }
+    assert all(_start_time(pid) == start for pid, start in workers.items())
     driver.kill()
     driver.wait()
     Cluster.embed(1).close()
