@@ -13,6 +13,7 @@ from torch import Tensor
 from training.batches import Windows
 from training.captured import Captured
 from training.model import Decoder, Mode
+from training.repetition import against
 from training.tokenizer import END
 
 GRAM = 5  # tokens; a name of two or three may come back without being marked
@@ -41,7 +42,7 @@ def looping(ids: Tensor, size: int = 8, times: int = 3) -> Tensor:
 
 def unlikelihood(log_prob: Tensor, marks: Tensor) -> Tensor:
     """-log(1 - p) where marked, else 0. log_prob FP32 [B,S], marks [B,S]."""
-    return -torch.log1p(-log_prob.exp().clamp(max=1 - 1e-4)) * marks
+    return against(log_prob.exp(), marks)
 
 
 class OwnText:

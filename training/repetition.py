@@ -37,6 +37,11 @@ def repeat_ends(
     return Repetitive(rows.gather(1, source), period, counted[:, 1:])
 
 
+def against(p: Tensor, where: Tensor) -> Tensor:
+    """-log(1 - p) where marked, else 0; finite for a p of 1 too. p FP32, where bool of one shape."""
+    return -torch.log1p(-p.clamp(max=1 - 1e-4)) * where
+
+
 def repetition_loss(log_prob: Tensor, lag: Tensor, counted: Tensor, fall: float = 0.5) -> Tensor:
     """-log(1 - |p - fall * p one period before|) where counted, else 0, the earlier p without gradient.
 
@@ -44,5 +49,4 @@ def repetition_loss(log_prob: Tensor, lag: Tensor, counted: Tensor, fall: float 
     """
     p = log_prob.exp()
     earlier = (torch.arange(p.shape[1], device=p.device)[None] - lag).clamp_min(0)
-    gap = (p - fall * p.detach().gather(1, earlier)).abs()
-    return -torch.log1p(-gap.clamp(max=1 - 1e-4)) * counted
+    return against((p - fall * p.detach().gather(1, earlier)).abs(), counted)

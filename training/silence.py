@@ -14,11 +14,10 @@ import argparse
 import shutil
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from training.batches import STREAMS, Windows
+from training.batches import Windows
 from training.export import read_checkpoint, write_checkpoint
 from training.model import INFERENCE, Decoder
 
@@ -26,11 +25,9 @@ NATS = 15.0
 WINDOWS = 48
 
 
-def rare_tokens(tokens: Path, vocabulary: int, fewer: int) -> Tensor:
+def rare_tokens(windows: Windows, vocabulary: int, fewer: int) -> Tensor:
     """int64 [n]: tokens that stand fewer than so many times in the training streams."""
-    with np.load(tokens) as arrays:
-        counts = sum(np.bincount(arrays[name], minlength=vocabulary) for name in STREAMS)
-    return torch.from_numpy(np.flatnonzero(counts < fewer))
+    return (windows.tokens.bincount(minlength=vocabulary) < fewer).nonzero()[:, 0]
 
 
 @torch.no_grad()
@@ -52,12 +49,12 @@ def main() -> None:
     parser.add_argument("--fewer", type=int, default=20)
     arguments = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model, tokens = read_checkpoint(arguments.checkpoint, device), arguments.work / "tokens.npz"
-    rare = rare_tokens(tokens, model.g.vocab, arguments.fewer).to(device)
+    model = read_checkpoint(arguments.checkpoint, device)
+    windows = Windows(arguments.work / "tokens.npz", 512, device, 1, (1, 1, 0.2, 0.2))
+    rare = rare_tokens(windows, model.g.vocab, arguments.fewer)
     if not len(rare):
         parser.error(f"--fewer {arguments.fewer}: every token stands more often")
-    windows = Windows(tokens, 512, device, 1, (1, 1, 0.2, 0.2)).next(WINDOWS)[:, :-1]
-    mean, deviation = silence(model, rare, windows)
+    mean, deviation = silence(model, rare, windows.next(WINDOWS)[:, :-1])
     write_checkpoint(model.g, model.state_dict(), arguments.out)
     shutil.copy(arguments.checkpoint / "tokenizer.json", arguments.out)
     print(f"{len(rare)} tokens at {mean:.2f} nats, standard deviation {deviation:.2f}")

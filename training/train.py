@@ -334,12 +334,12 @@ def main() -> None:
         geometry = read_geometry(arguments.start)
     try:
         trainer = Trainer(Recipe(**changes), geometry, arguments.work / "tokens.npz", device, compiled=compiled)
-        if arguments.resume:
+        if arguments.start:
+            trainer.model.load_state_dict(read_checkpoint(arguments.start, device).state_dict())
+        if arguments.resume:  # a run with --start too goes on from its own state
             trainer.load(arguments.out / "state.pt")
     except ValueError as error:
         parser.error(str(error))
-    if arguments.start:
-        trainer.model.load_state_dict(read_checkpoint(arguments.start, device).state_dict())
     if arguments.compile:
         trainer.compile(arguments.compile)
         return

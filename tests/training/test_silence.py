@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from training.batches import STREAMS  # noqa: E402
+from training.batches import STREAMS, Windows  # noqa: E402
 from training.model import INFERENCE  # noqa: E402
 from training.silence import NATS, rare_tokens, silence  # noqa: E402
 
@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
 
 def test_tokens_are_counted_over_all_training_streams(tmp_path: Path):
-    streams = {name: np.array([3, 3, 4], dtype=np.uint16) for name in STREAMS}
-    np.savez(tmp_path / "tokens.npz", **streams, heldout_en=np.full(9, 6, dtype=np.uint16))
-    assert rare_tokens(tmp_path / "tokens.npz", 8, 5).tolist() == [0, 1, 2, 4, 5, 6, 7]
+    streams = {name: np.tile(np.array([3, 3, 4], dtype=np.uint16), 10) for name in STREAMS}
+    heldout = {name: np.full(90, 6, dtype=np.uint16) for name in ("heldout_en", "heldout_zh")}
+    np.savez(tmp_path / "tokens.npz", **streams, **heldout)
+    windows = Windows(tmp_path / "tokens.npz", 16, torch.device("cpu"), 1, (1, 1, 1, 1))
+    assert rare_tokens(windows, 8, 50).tolist() == [0, 1, 2, 4, 5, 6, 7]
 
 
 def test_rare_tokens_lose_their_probability_and_others_keep_their_scores(decoder: Decoder):
