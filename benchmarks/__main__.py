@@ -151,7 +151,7 @@ def _decoders(settings: Settings) -> dict[str, Callable[[], Any]]:
     common = ("--threads", *settings.thread_counts, "--repetitions", str(1 if settings.quick else 3))
     programs: dict[str, Callable[[], Any]] = {
         isa: partial(own, "decoding", *common, RUNNER_ISA=isa)
-        for isa, feature in (("avx2", "avx2"), ("avx512", "avx512dq"))
+        for isa, feature in (("avx2", "avx2"), ("avx512", "avx512dq"), ("avx512_bf16", "avx512bf16"))
         if features.get(feature)
     }
     programs["fp32"] = partial(own, "decoding", *common, "--numerics", "fp32")

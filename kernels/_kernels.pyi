@@ -23,7 +23,7 @@ BUILD_ID: str
 def cpu_features() -> dict[str, bool]:
     """The features dispatch looks at: {"avx2", "fma", "avx512f", ...} -> present on this CPU."""
 
-def instruction_set() -> Literal["scalar", "avx2", "avx512"]:
+def instruction_set() -> Literal["scalar", "avx2", "avx512", "avx512_bf16"]:
     """The kernels in use: the widest this CPU has, or what RUNNER_ISA forces. Changes no bit, only speed."""
 
 class KernelError(Exception):

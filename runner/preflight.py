@@ -52,7 +52,7 @@ def instruction_set() -> str:
     try:
         return kernels.instruction_set()
     except kernels.KernelError:
-        found, allowed = shown(os.environ.get("RUNNER_ISA")), "scalar, avx2 or avx512, as far as this CPU has them"
+        found, allowed = shown(os.environ.get("RUNNER_ISA")), "scalar, avx2, avx512 or avx512_bf16, as far as this CPU has them"
         raise InvalidInput("environment", "RUNNER_ISA", found, allowed) from None
 
 

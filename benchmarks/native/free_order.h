@@ -12,5 +12,6 @@ using FreeLinear = void (*)(const kernels::Matrix& w, int begin, int end, const 
 // nullptr where the CPU lacks the instruction set.
 FreeLinear free_linear_avx2();
 FreeLinear free_linear_avx512();
+FreeLinear free_linear_avx512_bf16();
 
 }  // namespace bench

@@ -40,9 +40,19 @@ __attribute__((target("avx512f"))) void fma_avx512() {
   sink = _mm512_cvtss_f32(acc[0]);
 }
 
+__attribute__((target("avx512f,avx512bf16"))) void fma_bf16() {
+  __m512 acc[kChains];
+  const __m512bh a = (__m512bh)_mm512_set1_epi16(0x3F7F), b = (__m512bh)_mm512_set1_epi16(0x3A83);
+  for (int i = 0; i < kChains; ++i) acc[i] = _mm512_set1_ps(static_cast<float>(i));
+  for (std::int64_t step = 0; step < kSteps; ++step)
+    for (int i = 0; i < kChains; ++i) acc[i] = _mm512_dpbf16_ps(acc[i], a, b);
+  for (int i = 1; i < kChains; ++i) acc[0] = _mm512_add_ps(acc[0], acc[i]);
+  sink = _mm512_cvtss_f32(acc[0]);
+}
+
 struct Kind {
   const char* isa;
-  int lanes;
+  int lanes;  // multiply-adds an instruction
   void (*run)();
   bool present;
 };
@@ -63,7 +73,8 @@ int main(int argc, char** argv) {
   const int most = bench::option(argc, argv, "threads", 1), repetitions = bench::option(argc, argv, "repetitions", 7);
   const std::size_t bytes = static_cast<std::size_t>(bench::option(argc, argv, "megabytes", 1024)) << 20;
   const Kind kinds[] = {{"avx2", 8, fma_avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")},
-                        {"avx512", 16, fma_avx512, static_cast<bool>(__builtin_cpu_supports("avx512f"))}};
+                        {"avx512", 16, fma_avx512, static_cast<bool>(__builtin_cpu_supports("avx512f"))},
+                        {"avx512_bf16", 32, fma_bf16, static_cast<bool>(__builtin_cpu_supports("avx512bf16"))}};
   std::printf("{\"fma\": [");
   const char* between = "";
   for (const Kind& kind : kinds) {

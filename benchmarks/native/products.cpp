@@ -79,6 +79,8 @@ struct Inputs {
     std::mt19937 random(7);
     std::normal_distribution<float> normal;
     for (float& v : values) v = normal(random);
+    // what the decoder multiplies FP8 and FP4 weights with in official numerics
+    kernels::scalar_ops()->quantise_e4m3(values.data(), static_cast<int>(values.size()), 128, values.data());
     for (int b = 0; b < batch; ++b) {
       x.push_back(values.data() + static_cast<std::size_t>(b) * cols);
       y.push_back(results.data() + static_cast<std::size_t>(b) * rows);
@@ -96,7 +98,7 @@ struct Way {
 
 std::vector<Way> ways(int threads) {
   std::vector<Way> out;
-  for (const kernels::Ops* ops : {kernels::scalar_ops(), kernels::avx2_ops(), kernels::avx512_ops()}) {
+  for (const kernels::Ops* ops : {kernels::scalar_ops(), kernels::avx2_ops(), kernels::avx512_ops(), kernels::avx512_bf16_ops()}) {
     if (ops == nullptr) continue;
     const auto scratch = std::make_shared<std::vector<std::vector<float>>>(static_cast<std::size_t>(threads), std::vector<float>(kScratch));
     out.push_back({ops->name, "fixed", [ops, scratch](const Matrix& w, int begin, int end, const Inputs& in, int thread) {
@@ -104,7 +106,8 @@ std::vector<Way> ways(int threads) {
                                  (*scratch)[static_cast<std::size_t>(thread)].data());
                    }});
   }
-  for (const auto& [isa, linear] : {std::pair{"avx2", bench::free_linear_avx2()}, std::pair{"avx512", bench::free_linear_avx512()}})
+  for (const auto& [isa, linear] : {std::pair{"avx2", bench::free_linear_avx2()}, std::pair{"avx512", bench::free_linear_avx512()},
+                                   std::pair{"avx512_bf16", bench::free_linear_avx512_bf16()}})
     if (linear != nullptr)
       out.push_back({isa, "freed", [linear](const Matrix& w, int begin, int end, const Inputs& in, int) {
                        linear(w, begin, end, in.x.data(), in.y.data(), static_cast<int>(in.x.size()));

@@ -35,7 +35,7 @@ import kernels  # noqa: E402
 CASES_A_MODEL = 12
 """A block of cases shares a random checkpoint; the first of each block plays the embedded one."""
 
-NEEDS = {"scalar": None, "avx2": "avx2", "avx512": "avx512dq"}
+NEEDS = {"scalar": None, "avx2": "avx2", "avx512": "avx512dq", "avx512_bf16": "avx512bf16"}
 """Instruction set -> the CPU feature that only hosts with its kernels have."""
 
 

@@ -15,6 +15,8 @@ py::dict cpu_features() {
   FEATURE("avx512vl");
   FEATURE("avx512bw");
   FEATURE("avx512dq");
+  FEATURE("avx512vbmi");
+  FEATURE("avx512bf16");
 #undef FEATURE
 #endif
   return out;

@@ -67,7 +67,7 @@ struct Ops {
   void (*sinkhorn)(float* const* C, int count, int n, int iterations, float eps);
 };
 
-// The table in use: the widest this CPU has, or the one RUNNER_ISA (scalar, avx2, avx512) forces. Throws KernelError when what is forced is
+// The table in use: the fastest this CPU has, or the one RUNNER_ISA (scalar, avx2, avx512, avx512_bf16) forces. Throws KernelError when what is forced is
 // unknown or not on this CPU.
 const Ops& ops();
 
@@ -75,5 +75,10 @@ const Ops& ops();
 const Ops* scalar_ops();
 const Ops* avx2_ops();
 const Ops* avx512_ops();
+const Ops* avx512_bf16_ops();
+
+// Ops::linear of avx512_bf16 before it falls back to avx512's: false, and nothing of use in y, where the scalar bits can't be promised (see
+// packed_bf16.inc). To be called only where avx512_bf16_ops() is not nullptr.
+bool linear_by_bf16_pairs(const Matrix& w, int begin, int end, const float* const* x, float* const* y, int batch, bool round, float* scratch);
 
 }  // namespace kernels

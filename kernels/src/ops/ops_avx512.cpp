@@ -21,6 +21,8 @@ namespace avx512 {
 #include "ops/elementary.inc"
 #include "ops/doubles.inc"
 #include "ops/weight_rows.inc"
+#include "ops/packed_f32.inc"
+#include "ops/linear_many.inc"
 #include "ops/linear.inc"
 #include "ops/body.inc"
 }  // namespace avx512

@@ -20,6 +20,7 @@ std::vector<const Ops*> tables() {
   std::vector<const Ops*> out = {kernels::scalar_ops()};
   if (kernels::avx2_ops()) out.push_back(kernels::avx2_ops());
   if (kernels::avx512_ops()) out.push_back(kernels::avx512_ops());
+  if (kernels::avx512_bf16_ops()) out.push_back(kernels::avx512_bf16_ops());
   return out;
 }
 
@@ -183,6 +184,127 @@ TEST(linear_of_extreme_weights_scales_and_vectors_gives_the_scalar_bits) {
     x[200] = std::numeric_limits<float>::max();
     linear_agrees(w, x, batch);
   }
+}
+
+namespace {
+
+float bf16(float v) { return kernels::round_bf16(v); }
+
+// BF16 values of either sign between 2^-50 and 2^51, or near 1, zeros among them.
+std::vector<float> bf16_values(int n, unsigned seed, bool wide) {
+  std::mt19937 random(seed);
+  std::uniform_int_distribution<int> exponent(wide ? -50 : -3, wide ? 50 : 3);
+  std::vector<float> out(static_cast<std::size_t>(n));
+  for (float& v : out) {
+    const float mantissa = 1.0f + static_cast<float>(random() % 128) / 128.0f;
+    v = random() % 16 == 0 ? 0.0f : std::ldexp(mantissa, exponent(random));
+    if (random() % 2) v = -v;
+  }
+  return out;
+}
+
+Weights bf16_weights(int rows, int cols, const std::vector<float>& values) {
+  Weights w = weights(Format::BF16, rows, cols);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::uint32_t u;
+    std::memcpy(&u, &values[i], 4);
+    w.data[2 * i] = static_cast<std::uint8_t>(u >> 16), w.data[2 * i + 1] = static_cast<std::uint8_t>(u >> 24);
+  }
+  return w;
+}
+
+// Whether W x is promised by BF16 pairs; true where there are none on this CPU.
+bool by_pairs(const Weights& w, const std::vector<float>& x, int batch) {
+  if (kernels::avx512_bf16_ops() == nullptr) return true;
+  const int rows = w.matrix.rows, cols = w.matrix.cols;
+  std::vector<float> out(static_cast<std::size_t>(rows) * batch), scratch(kernels::linear_scratch(cols));
+  std::vector<const float*> in;
+  std::vector<float*> y;
+  for (int b = 0; b < batch; ++b) in.push_back(x.data() + b * cols), y.push_back(out.data() + b * rows);
+  return kernels::linear_by_bf16_pairs(w.matrix, 0, rows, in.data(), y.data(), batch, false, scratch.data());
+}
+
+}  // namespace
+
+TEST(linear_by_bf16_pairs_gives_the_scalar_bits_and_does_not_fall_back) {
+  for (const int cols : {64, 128, 320, 576, 1088})
+    for (const Format format : {Format::BF16, Format::E4M3, Format::E2M1})
+      for (const bool wide : {false, true}) {
+        Weights w = format == Format::BF16 ? bf16_weights(133, cols, bf16_values(133 * cols, 5, wide)) : weights(format, 133, cols);
+        std::mt19937 random(3);
+        for (std::uint8_t& code : w.scale) code = static_cast<std::uint8_t>(wide ? 86 + random() % 83 : 120 + random() % 12);  // 2^-41 to 2^41
+        for (const int batch : {1, 2, 3, 4, 7, 64, 67}) {
+          const std::vector<float> x = bf16_values(cols * batch, static_cast<unsigned>(batch), wide);
+          CHECK(by_pairs(w, x, batch));
+          linear_agrees(w, x, batch);
+        }
+      }
+}
+
+// Every code of the formats, one a row, so that a sum is one product.
+TEST(linear_by_bf16_pairs_decodes_every_code) {
+  for (const Format format : {Format::E4M3, Format::E2M1}) {
+    const int codes = format == Format::E4M3 ? 256 : 16, cols = 64;
+    for (int column = 0; column < cols; ++column) {
+      Weights w = weights(format, codes, cols);
+      std::fill(w.scale.begin(), w.scale.end(), std::uint8_t{127});
+      std::fill(w.data.begin(), w.data.end(), std::uint8_t{0});
+      for (int code = 0; code < codes; ++code)
+        if (format == Format::E4M3) w.data[static_cast<std::size_t>(code * cols + column)] = static_cast<std::uint8_t>((code & 0x7F) == 0x7F ? 0 : code);
+        else w.data[static_cast<std::size_t>((code * cols + column) / 2)] = static_cast<std::uint8_t>(code << (column % 2 * 4));
+      std::vector<float> x(static_cast<std::size_t>(4 * cols), 1.0f);
+      for (const int batch : {1, 4}) {
+        CHECK(by_pairs(w, x, batch));
+        linear_agrees(w, x, batch);
+      }
+    }
+  }
+}
+
+// What can't be promised is left to the other kernels: each of these alone, in one place of many.
+TEST(linear_by_bf16_pairs_knows_what_it_cannot_promise) {
+  const bool present = kernels::avx512_bf16_ops() != nullptr;
+  const int rows = 133, cols = 128;
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  for (const int batch : {1, 5}) {
+    const std::size_t place = static_cast<std::size_t>((batch - 1) * cols + 77);
+    const std::vector<float> x = bf16_values(cols * batch, 4, false), w = bf16_values(rows * cols, 5, false);
+    const auto refused = [&](const Weights& weights, const std::vector<float>& vectors, float bad) {
+      if (present && by_pairs(weights, vectors, batch)) throw check::Failure("not refused: " + std::to_string(bad) + " of format " + std::to_string(static_cast<int>(weights.matrix.format)));
+      linear_agrees(weights, vectors, batch);
+    };
+    for (const Format format : {Format::BF16, Format::E4M3, Format::E2M1}) {
+      Weights good = format == Format::BF16 ? bf16_weights(rows, cols, w) : weights(format, rows, cols);
+      if (!good.scale.empty()) good.scale[0] = 127;
+      CHECK(by_pairs(good, x, batch));
+      for (const float bad : {1.001f, std::ldexp(1.9921875f, -51), -std::ldexp(1.0f, 51), std::numeric_limits<float>::denorm_min(), inf, -inf, nan}) {
+        std::vector<float> vectors = x;
+        vectors[place] = bad;
+        refused(good, vectors, bad);
+      }
+      for (const int code : {0, 60, 200, 254, 255})
+        if (!good.scale.empty()) {
+          Weights scaled = weights(format, rows, cols);
+          scaled.scale[0] = 127;
+          scaled.scale.back() = static_cast<std::uint8_t>(code);
+          refused(scaled, x, static_cast<float>(code));
+        }
+    }
+    for (const float bad : {std::ldexp(1.9921875f, -51), bf16(1e-40f), std::ldexp(1.0f, 127), -inf, nan}) {
+      std::vector<float> values = w, vectors = x;
+      values[static_cast<std::size_t>(131 * cols + 77)] = bad;
+      for (int b = 0; b < batch; ++b) vectors[static_cast<std::size_t>(b * cols + 77)] = 4.0f;
+      refused(bf16_weights(rows, cols, values), vectors, bad);
+    }
+    for (const std::uint8_t code : {0x7F, 0xFF}) {
+      Weights nans = weights(Format::E4M3, rows, cols);
+      nans.scale[0] = 127;
+      nans.data[static_cast<std::size_t>(131 * cols + 77)] = code;
+      refused(nans, x, static_cast<float>(code));
+    }
+  }
+  Weights narrow = weights(Format::BF16, 5, 96);  // columns that do not come in steps of 64
+  CHECK(!present || !by_pairs(narrow, bf16_values(96, 1, false), 1));
 }
 
 TEST(linear_is_the_sum_of_products) {
