@@ -114,11 +114,19 @@ def _products(results: Results) -> Iterator[Line]:
             str(row["threads"]),
             row["place"],
             f"{rate:.1f}",
-            f"{rate / figures.peak(results, row['isa'], row['threads']):.0%}" if row["isa"] != "scalar" else "",
+            _of_peak(results, row["isa"], row["threads"], rate) if row["isa"] != "scalar" else "",
             f"{bandwidth:.1f}" if memory else "",
             f"{bandwidth / figures.memory_bandwidth(results, row['threads']):.0%}" if memory else "",
             f"{other / rate:.2f}" if other else "",
         )
+
+
+def _of_peak(results: Results, isa: str, threads: int, rate: float) -> str:
+    """The share of the instruction set's own multiply-adds, and of FP32's where its own are BF16's."""
+    share = f"{rate / figures.peak(results, isa, threads):.0%}"
+    if not isa.endswith("_bf16"):
+        return share
+    return f"{share} ({rate / figures.peak(results, isa.removesuffix('_bf16'), threads):.0%} of FP32's)"
 
 
 def _decoding(results: Results) -> Iterator[Line]:
