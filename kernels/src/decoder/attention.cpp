@@ -18,6 +18,8 @@ struct Keys {
   int finished = 0;               // compressed rows that existed when this token was done with its compressor
 };
 
+constexpr std::int64_t kCompressorWork = 130'000;  // one token's, and as much its place in the window's
+
 // Window write and compressors, token after token: the only stage that a chunk's tokens must walk through in turn.
 void advance_state(Pass& pass, int l, std::int64_t i, const Buffer& kv, const CompressorInput& main, const CompressorInput& index, Keys& keys) {
   const Config& c = pass.model.config();
@@ -81,7 +83,10 @@ void attention(Pass& pass, int l) {
 
   // projections of the normed input; the compressors' stay FP32
   Buffer qr(arena, n, c.q_lora_rank), qr8(arena, n, c.q_lora_rank), kv(arena, n, hd), c_kv, c_score, i_kv, i_score, i_weights;
-  std::vector<LinearTask> tasks = {pass.task(layer.wq_a, pass.x, pass.x8, qr, true), pass.task(layer.wkv, pass.x, pass.x8, kv, true)};
+  std::vector<LinearTask> tasks;
+  tasks.reserve(7);
+  tasks.push_back(pass.task(layer.wq_a, pass.x, pass.x8, qr, true));
+  tasks.push_back(pass.task(layer.wkv, pass.x, pass.x8, kv, true));
   if (compressed) {
     c_kv = Buffer(arena, n, layer.compressor.width);
     c_score = Buffer(arena, n, layer.compressor.width);
@@ -109,16 +114,16 @@ void attention(Pass& pass, int l) {
 
   const Buffer q(arena, n, static_cast<std::int64_t>(heads) * hd);
   Buffer iq;
-  tasks = {pass.task(layer.wq_b, qr, qr8, q, true)};
+  tasks.clear();
+  tasks.push_back(pass.task(layer.wq_b, qr, qr8, q, true));
   if (indexed) {
     iq = Buffer(arena, n, static_cast<std::int64_t>(c.index_n_heads) * c.index_head_dim);
     tasks.push_back(pass.task(layer.indexer.wq_b, qr, qr8, iq, true));
   }
-  pass.linear(tasks);
-
-  std::vector<Keys> keys(static_cast<std::size_t>(n));
-  for (std::int64_t i = 0; i < n; ++i) keys[i].list = arena.take<const float*>(static_cast<std::size_t>(most_keys(c, layer.ratio, pass.items[i].position)));
-  pass.pool.run(static_cast<std::int64_t>(pass.bundles.size()), 1, [&](int, std::int64_t begin, std::int64_t end) {
+  Keys* keys = arena.take<Keys>(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i)
+    keys[i] = {arena.take<const float*>(static_cast<std::size_t>(most_keys(c, layer.ratio, pass.items[i].position)))};
+  const auto advance_bundles = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b) {
       const Bundle& bundle = pass.bundles[b];
       own_layer(pass, l, bundle);
@@ -126,7 +131,15 @@ void attention(Pass& pass, int l) {
         advance_state(pass, l, i, kv, {compressed ? c_kv[i] : nullptr, compressed ? c_score[i] : nullptr},
                       {indexed ? i_kv[i] : nullptr, indexed ? i_score[i] : nullptr}, keys[i]);
     }
-  });
+  };
+  // the state needs none of these products: one bundle, which one thread must take, goes beside them
+  const std::int64_t bundles = static_cast<std::int64_t>(pass.bundles.size());
+  if (bundles == 1) {
+    pass.linear(tasks, n * (indexed ? 3 : compressed ? 2 : 1) * kCompressorWork, [&](int) { advance_bundles(0, 1); });
+  } else {
+    pass.linear(tasks);
+    pass.pool.run(bundles, 1, [&](int, std::int64_t begin, std::int64_t end) { advance_bundles(begin, end); });
+  }
 
   if (indexed)
     for_each_heads(pass, c.index_n_heads, [&](std::int64_t i, std::int64_t h, std::int64_t count) {
@@ -169,11 +182,11 @@ void attention(Pass& pass, int l) {
   // grouped output: group g's rows of wo_a see group g's heads only, and take no activation quantisation
   const int groups = c.o_groups, rank = c.o_lora_rank;
   const Buffer z(arena, n, static_cast<std::int64_t>(groups) * rank), z8(arena, n, static_cast<std::int64_t>(groups) * rank);
-  std::vector<std::vector<const float*>> slices(groups);
   tasks.clear();
   for (int g = 0; g < groups; ++g) {
-    for (std::int64_t i = 0; i < n; ++i) slices[g].push_back(o[i] + static_cast<std::int64_t>(g) * layer.wo_a.cols);
-    tasks.push_back({&layer.wo_a, g * rank, (g + 1) * rank, slices[g].data(), z.rows(), static_cast<int>(n), round});
+    const float** slices = arena.take<const float*>(static_cast<std::size_t>(n));
+    for (std::int64_t i = 0; i < n; ++i) slices[i] = o[i] + static_cast<std::int64_t>(g) * layer.wo_a.cols;
+    tasks.push_back({&layer.wo_a, g * rank, (g + 1) * rank, slices, z.rows(), static_cast<int>(n), round});
   }
   pass.linear(tasks);
   if (round) pass.for_each_item([&](std::int64_t i) { pass.ops.quantise_e4m3(z[i], groups * rank, 128, z8[i]); });

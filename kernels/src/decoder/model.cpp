@@ -113,10 +113,9 @@ void Model::embedding(int token, float* out) const {
   widen(checkpoint_->tensor("embed.weight"), token * d, d, out);
 }
 
-std::vector<int> Model::hash_route(int layer, int token) const {
+void Model::hash_route(int layer, int token, int* ids) const {
   const Tensor& t = *layers[layer].tid2eid;
   const int k = config().num_experts_per_tok;
-  std::vector<int> route(k);
   for (int i = 0; i < k; ++i) {
     const std::size_t at = static_cast<std::size_t>(token) * k + i;
     std::int64_t id = 0;
@@ -130,9 +129,8 @@ std::vector<int> Model::hash_route(int layer, int token) const {
     if (id < 0 || id >= config().n_routed_experts)
       throw CheckpointError(checkpoint_->directory(), "layers." + std::to_string(layer) + ".ffn.gate.tid2eid[" + std::to_string(token) + "]",
                             std::to_string(id), "0 to " + std::to_string(config().n_routed_experts - 1));
-    route[i] = static_cast<int>(id);
+    ids[i] = static_cast<int>(id);
   }
-  return route;
 }
 
 }  // namespace kernels

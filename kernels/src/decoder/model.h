@@ -72,8 +72,8 @@ class Model {
 
   // Embedding row of a token, widened to FP32 [D].
   void embedding(int token, float* out) const;
-  // The expert ids of a token in a hash layer, in table order. Throws CheckpointError when the table names an expert that does not exist.
-  std::vector<int> hash_route(int layer, int token) const;
+  // The expert ids of a token in a hash layer, [k], in table order. Throws CheckpointError when the table names an expert that does not exist.
+  void hash_route(int layer, int token, int* ids) const;
 
  private:
   Matrix matrix(const std::string& name) const;

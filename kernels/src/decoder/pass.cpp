@@ -8,16 +8,29 @@ namespace {
 // Splits between threads fall on multiples of it: the rows that Ops::linear takes side by side, but for the smallest matrices.
 int row_block(const LinearTask& t) { return t.end - t.begin < 64 ? 4 : 16; }
 
-// Time of one weight, roughly: with one row wider formats take longer to come, with many the products are all there is. It decides who does
-// what, and so never a bit.
+// Time of one weight, roughly: with one row wider formats take longer to come, with many the products are all there is.
 std::int64_t weight_work(const LinearTask& t) {
-  if (t.batch > 1) return t.batch;
+  if (t.batch > 1) return 2 * t.batch;
   return t.w->format == Format::F32 ? 15 : t.w->format == Format::BF16 ? 11 : t.w->format == Format::E4M3 ? 9 : 8;
 }
 
-constexpr std::int64_t kAlone = 100'000;  // of work, about two microseconds: less isn't worth a join
+constexpr std::int64_t kAlone = 400'000;  // of work: less isn't worth a join
 
-std::int64_t work(const LinearTask& t) { return static_cast<std::int64_t>(t.end - t.begin) * t.w->cols * weight_work(t); }
+constexpr std::uint64_t kStart = 4096;  // bytes
+
+// (GCC takes a function that only prefetches for one without effect, unless it is inlined early)
+[[gnu::always_inline]] inline void fetch(const std::uint8_t* p, std::uint64_t bytes) {
+  for (std::uint64_t at = 0; at < bytes; at += 64) __builtin_prefetch(p + at);
+}
+
+// Asks for what Ops::linear meets first: the rows that it takes side by side, and the scales, of which it looks at all.
+[[gnu::always_inline]] inline void fetch_start(const LinearTask& t) {
+  const auto bytes = [](std::uint64_t row, int rows) { return std::min(kStart, row * static_cast<std::uint64_t>(rows)); };
+  const std::uint64_t row = bytes_of(t.w->format, static_cast<std::uint64_t>(t.w->cols)), blocks = static_cast<std::uint64_t>(t.w->cols) / 32;
+  const std::uint64_t begin = static_cast<std::uint64_t>(t.begin);
+  fetch(t.w->data + begin * row, bytes(row, std::min(16, t.end - t.begin)));
+  if (t.w->format == Format::E2M1) fetch(t.w->scale + begin * blocks, bytes(blocks, t.end - t.begin));
+}
 
 // The place of a capture's layer among the captured ones, or -1.
 int captured_index(const Intervention& intervention, int layer) {
@@ -42,25 +55,33 @@ std::int64_t offset(const RowInFlight& row, int t, Capture what, const CaptureAr
 
 }  // namespace
 
-void Pass::linear(const std::vector<LinearTask>& tasks) {
-  std::int64_t total = 0;
-  for (const LinearTask& t : tasks) total += work(t);
-  const int parts = total < kAlone ? 1 : pool.threads();
-  pool.run(parts, 1, [&](int thread, std::int64_t part_begin, std::int64_t part_end) {
-    const std::int64_t from = total * part_begin / parts, to = total * part_end / parts;
-    std::int64_t done = 0;
-    for (const LinearTask& t : tasks) {
-      const int block = row_block(t);
-      const std::int64_t per_block = static_cast<std::int64_t>(t.w->cols) * block * weight_work(t);
-      // a block belongs to the part in which its first multiplication falls
-      const auto block_at = [&](std::int64_t at) { return std::clamp<std::int64_t>((at - done + per_block - 1) / per_block, 0, (t.end - t.begin + block - 1) / block); };
-      const std::int64_t first = from <= done ? 0 : block_at(from), last = to <= done ? 0 : block_at(to);
-      if (first < last)
-        ops.linear(*t.w, t.begin + static_cast<int>(first) * block, std::min<int>(t.end, t.begin + static_cast<int>(last) * block), t.x,
-                   t.y, t.batch, t.round, scratch[thread]);
-      done += work(t);
-    }
-  });
+std::int64_t work_of(const LinearTask& t) { return static_cast<std::int64_t>(t.end - t.begin) * t.w->cols * weight_work(t); }
+
+Pass::Split Pass::split_of(std::span<const LinearTask> tasks, std::int64_t aside_work) const {
+  std::int64_t total = aside_work;
+  for (const LinearTask& t : tasks) total += work_of(t);
+  return {tasks, aside_work, total, total < kAlone ? 1 : pool.threads()};
+}
+
+void Pass::run(const Split& split, int thread, std::int64_t part_begin, std::int64_t part_end) {
+  const std::int64_t from = split.total * part_begin / split.parts, to = split.total * part_end / split.parts;
+  std::int64_t done = split.aside;
+  LinearTask next{};  // runs as soon as what comes after it is on its way
+  for (const LinearTask& t : split.tasks) {
+    const int block = row_block(t);
+    const std::int64_t per_block = static_cast<std::int64_t>(t.w->cols) * block * weight_work(t);
+    // a block belongs to the part in which its first multiplication falls
+    const auto block_at = [&](std::int64_t at) { return std::clamp<std::int64_t>((at - done + per_block - 1) / per_block, 0, (t.end - t.begin + block - 1) / block); };
+    const std::int64_t first = from <= done ? 0 : block_at(from), last = to <= done ? 0 : block_at(to);
+    done += work_of(t);
+    if (first >= last) continue;
+    LinearTask mine = t;
+    mine.begin = t.begin + static_cast<int>(first) * block, mine.end = std::min<int>(t.end, t.begin + static_cast<int>(last) * block);
+    fetch_start(mine);
+    if (next.w != nullptr) run(next, thread);
+    next = mine;
+  }
+  if (next.w != nullptr) run(next, thread);
 }
 
 LinearTask Pass::task(const Matrix& w, const Buffer& plain, const Buffer& quantised, const Buffer& out, bool round) const {
@@ -68,7 +89,7 @@ LinearTask Pass::task(const Matrix& w, const Buffer& plain, const Buffer& quanti
   return {&w, 0, w.rows, input.rows(), out.rows(), static_cast<int>(count()), round && official};
 }
 
-void Pass::detach(int bundle, std::vector<int> leaving, std::vector<std::int64_t>& origin) {
+void Pass::detach(int bundle, std::vector<int> leaving) {
   const std::int64_t first = bundles[static_cast<std::size_t>(bundle)].first_item;
   const int fresh = static_cast<int>(bundles.size()), tokens = bundles[static_cast<std::size_t>(bundle)].tokens;
   bundles.push_back({std::move(leaving), count(), tokens});
@@ -100,7 +121,7 @@ void Pass::capture(std::int64_t i, Capture what, int layer, const float* values,
   for_each_capture(i, what, layer, width, [&](CaptureArray& array, std::int64_t at) { std::copy_n(values, width, array.floats.data() + at); });
 }
 
-void Pass::capture(std::int64_t i, Capture what, int layer, const std::vector<int>& values, std::int64_t width) {
+void Pass::capture(std::int64_t i, Capture what, int layer, std::span<const int> values, std::int64_t width) {
   for_each_capture(i, what, layer, width,
                    [&](CaptureArray& array, std::int64_t at) { std::copy(values.begin(), values.end(), array.integers.data() + at); });
 }

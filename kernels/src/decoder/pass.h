@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -65,6 +67,10 @@ struct LinearTask {
   bool round;
 };
 
+// The work in a product, and the unit of what runs beside one: some seven picoseconds with one vector. It decides who does what, and so never a
+// bit.
+std::int64_t work_of(const LinearTask& task);
+
 struct Pass {
   const Model& model;
   const Ops& ops;
@@ -83,11 +89,24 @@ struct Pass {
   Buffer y{};                                // [items, D] block output
   Buffer mix_post{}, mix_comb{};              // [items, hc], [items, hc*hc] of the block in flight
   std::vector<float*> scratch{};             // [threads] for Ops::linear
+  std::vector<std::int64_t> origin{};        // what part() returns
 
   std::int64_t count() const { return static_cast<std::int64_t>(items.size()); }
 
   // Runs tasks with their output rows split over the threads by the work in them.
-  void linear(const std::vector<LinearTask>& tasks);
+  void linear(std::span<const LinearTask> tasks) {
+    linear(tasks, 0, [](int) {});
+  }
+  void linear(std::initializer_list<LinearTask> tasks) { linear(std::span(tasks.begin(), tasks.size())); }
+  // The same, and beside them, on one thread, aside(thread), which counts as `aside_work` (work_of) in the split. They must not need each other.
+  template <class Aside> void linear(std::span<const LinearTask> tasks, std::int64_t aside_work, const Aside& aside) {
+    const Split split = split_of(tasks, aside_work);
+    pool.run(split.parts, 1, [&](int thread, std::int64_t begin, std::int64_t end) {
+      if (begin == 0) aside(thread);
+      run(split, thread, begin, end);
+    });
+  }
+  void run(const LinearTask& t, int thread) { ops.linear(*t.w, t.begin, t.end, t.x, t.y, t.batch, t.round, scratch[thread]); }
   // The whole of W for all items, taking the quantised input where the official linear does (reference section 4).
   LinearTask task(const Matrix& w, const Buffer& plain, const Buffer& quantised, const Buffer& out, bool round) const;
   // Calls body(item) for all items, split over the threads.
@@ -101,23 +120,33 @@ struct Pass {
 
   // Parts every bundle into rows of equal key_of(row), a comparable value. Returns the item that each item's values were copied from, itself
   // for those that stayed.
-  template <class KeyOf> std::vector<std::int64_t> part(KeyOf key_of);
+  // (until the next call)
+  template <class KeyOf> const std::vector<std::int64_t>& part(KeyOf key_of);
 
   // Whether a row of the item's bundle captures this.
   bool captures(const Item& item, Capture what) const;
   // Copies what an item has at a layer, [width], to the rows of its bundle that capture it; integers shorter than their width too.
   void capture(std::int64_t item, Capture what, int layer, const float* values, std::int64_t width);
-  void capture(std::int64_t item, Capture what, int layer, const std::vector<int>& values, std::int64_t width);
+  void capture(std::int64_t item, Capture what, int layer, std::span<const int> values, std::int64_t width);
 
  private:
+  // Products, and what runs beside them, in a line, cut into parts of equal work.
+  struct Split {
+    std::span<const LinearTask> tasks;
+    std::int64_t aside, total;  // work
+    std::int64_t parts;
+  };
+  Split split_of(std::span<const LinearTask> tasks, std::int64_t aside_work) const;
+  void run(const Split& split, int thread, std::int64_t part_begin, std::int64_t part_end);
+
   // Takes rows away from a bundle: a new one with items of its own.
-  void detach(int bundle, std::vector<int> leaving, std::vector<std::int64_t>& origin);
+  void detach(int bundle, std::vector<int> leaving);
   // Calls body(array, offset) for every row of the item's bundle that captures this.
   template <class Body> void for_each_capture(std::int64_t item, Capture what, int layer, std::int64_t width, Body body);
 };
 
-template <class KeyOf> std::vector<std::int64_t> Pass::part(KeyOf key_of) {
-  std::vector<std::int64_t> origin(items.size());
+template <class KeyOf> const std::vector<std::int64_t>& Pass::part(KeyOf key_of) {
+  origin.resize(items.size());
   std::iota(origin.begin(), origin.end(), 0);
   for (int b = 0, count = static_cast<int>(bundles.size()); b < count; ++b) {
     if (bundles[static_cast<std::size_t>(b)].rows.size() == 1) continue;
@@ -127,7 +156,7 @@ template <class KeyOf> std::vector<std::int64_t> Pass::part(KeyOf key_of) {
     std::map<std::decay_t<decltype(stay)>, std::vector<int>> parts;
     for (const int row : all) parts[key_of(row)].push_back(row);
     for (auto& [key, rows_of_key] : parts)
-      if (key != stay) detach(b, std::move(rows_of_key), origin);
+      if (key != stay) detach(b, std::move(rows_of_key));
     bundles[static_cast<std::size_t>(b)].rows = std::move(parts[stay]);
   }
   return origin;

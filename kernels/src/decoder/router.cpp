@@ -2,35 +2,45 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace kernels {
+namespace {
 
-Route route(const Pass& pass, int l, int token, const float* logits, const std::vector<int>& forced) {
+// The `kept` experts of the highest selection scores, descending, the lower id first among equals. The bias selects and never weighs (known
+// failure T19).
+void choose(const float* scores, const std::vector<float>& bias, int kept, int* ids, float* selected) {
+  int count = 0;
+  for (int e = 0; e < static_cast<int>(bias.size()); ++e) {
+    const float score = scores[e] + bias[static_cast<std::size_t>(e)];
+    if (count == kept && !(score > selected[count - 1])) continue;
+    int at = count < kept ? count++ : count - 1;
+    for (; at > 0 && score > selected[at - 1]; --at) ids[at] = ids[at - 1], selected[at] = selected[at - 1];
+    ids[at] = e, selected[at] = score;
+  }
+}
+
+}  // namespace
+
+Route route(const Pass& pass, int l, int token, float* scores, const std::vector<int>& forced) {
   const Config& c = pass.model.config();
   const Layer& layer = pass.model.layers[l];
   const int experts = c.n_routed_experts, k = c.num_experts_per_tok;
   Route out;
   out.margin = HUGE_VALF;
-  out.scores.resize(experts);
-  pass.ops.sqrt_softplus(logits, experts, out.scores.data());
+  pass.ops.sqrt_softplus(scores, experts, scores);
   if (layer.hashed) {
-    out.ids = pass.model.hash_route(l, token);
+    pass.model.hash_route(l, token, out.ids);
   } else {
-    std::vector<float> selection(experts);  // the bias selects and never weighs (known failure T19)
-    for (int e = 0; e < experts; ++e) selection[e] = out.scores[e] + layer.gate_bias[e];
-    std::vector<int> order(experts);
-    std::iota(order.begin(), order.end(), 0);
-    const int looked = std::min(experts, k + 1);
-    std::partial_sort(order.begin(), order.begin() + looked, order.end(),
-                      [&](int a, int b) { return selection[a] != selection[b] ? selection[a] > selection[b] : a < b; });
-    out.ids.assign(order.begin(), order.begin() + k);
-    if (experts > k) out.margin = selection[order[k - 1]] - selection[order[k]];
+    int ids[kMaxTerms + 1];
+    float selected[kMaxTerms + 1];
+    choose(scores, layer.gate_bias, std::min(experts, k + 1), ids, selected);
+    std::copy_n(ids, k, out.ids);
+    if (experts > k) out.margin = selected[k - 1] - selected[k];
   }
-  if (!forced.empty()) out.ids = forced;
+  std::copy(forced.begin(), forced.end(), out.ids);
   float sum = 0;  // router order
-  for (const int id : out.ids) sum += out.scores[id];
-  for (const int id : out.ids) out.weights.push_back(out.scores[id] / sum * c.routed_scaling_factor);
+  for (int rank = 0; rank < k; ++rank) sum += scores[out.ids[rank]];
+  for (int rank = 0; rank < k; ++rank) out.weights[rank] = scores[out.ids[rank]] / sum * c.routed_scaling_factor;
   return out;
 }
 

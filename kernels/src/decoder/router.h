@@ -4,17 +4,17 @@
 #include <vector>
 
 #include "decoder/pass.h"
+#include "decoder/schemes.h"
 
 namespace kernels {
 
 struct Route {
-  std::vector<int> ids;           // [k] router order: selection score descending, then lower id; hash layers: table order
-  std::vector<float> weights;     // [k] gate weights of these ids
-  std::vector<float> scores;      // [E] unbiased
+  int ids[kMaxTerms];             // [k] router order: selection score descending, then lower id; hash layers: table order
+  float weights[kMaxTerms];       // [k] gate weights of these ids
   float margin;                   // selection-score gap between ranks k and k+1; inf where nothing competes (hash layers)
 };
 
-// logits: [E] of the gate, FP32. `forced`: ids that replace the choice, or none.
-Route route(const Pass& pass, int layer, int token, const float* logits, const std::vector<int>& forced);
+// scores: [E], in: the gate's logits, FP32; out: the unbiased scores. `forced`: ids that replace the choice, or none.
+Route route(const Pass& pass, int layer, int token, float* scores, const std::vector<int>& forced);
 
 }  // namespace kernels

@@ -54,15 +54,17 @@ std::vector<std::pair<int, int>> structural_classes(int k) {
 
 void aggregate(const Ops& ops, Scheme scheme, const std::vector<int>& order, const float* const* terms, const int* ids, int k,
                const float* shared, int n, bool official, float* out) {
-  std::vector<int> sequence = order;
-  if (scheme == Scheme::native) {
-    sequence.resize(k);
-    std::iota(sequence.begin(), sequence.end(), 0);
-    // stable: a hash table may name an expert twice
-    std::stable_sort(sequence.begin(), sequence.end(), [&](int a, int b) { return ids[a] < ids[b]; });
-  }
   const float* ordered[kMaxTerms];
-  for (int i = 0; i < k; ++i) ordered[i] = terms[sequence[i]];
+  if (scheme == Scheme::native) {
+    int sorted[kMaxTerms];  // ids
+    for (int i = 0; i < k; ++i) {
+      int at = i;  // equal ones stay in their order: a hash table may name an expert twice
+      for (; at > 0 && ids[i] < sorted[at - 1]; --at) sorted[at] = sorted[at - 1], ordered[at] = ordered[at - 1];
+      sorted[at] = ids[i], ordered[at] = terms[i];
+    }
+  } else {
+    for (int i = 0; i < k; ++i) ordered[i] = terms[order[static_cast<std::size_t>(i)]];
+  }
   switch (scheme) {
     case Scheme::native: return ops.aggregate(ordered, k, shared, n, official, false, official, out);
     case Scheme::P32: return ops.aggregate(ordered, k, shared, n, false, false, true, out);

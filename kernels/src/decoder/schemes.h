@@ -20,8 +20,8 @@ int order_count(int k);                        // k!
 std::vector<int> permutation(int rank, int k);                     // lexicographic; throws InterventionError out of range
 std::vector<std::pair<int, int>> structural_classes(int k);        // rank pairs that differ only in their first two terms, by the lower rank
 
-// terms: k pointers to [n] in router order; ids: their expert ids (only native looks at them). Schemes add in the order's sequence, native in
-// ascending expert id. `official` is about native alone: in fp32 numerics it rounds nothing. out [n].
+// terms: k pointers to [n] in router order; ids: their expert ids (only native looks at them). Schemes add in the order's sequence, native, for
+// which `order` may be empty, in ascending expert id. `official` is about native alone: in fp32 numerics it rounds nothing. out [n].
 void aggregate(const Ops& ops, Scheme scheme, const std::vector<int>& order, const float* const* terms, const int* ids, int k,
                const float* shared, int n, bool official, float* out);
 
