@@ -81,7 +81,7 @@ def _limits(results: Results) -> Iterator[Line]:
     few, many = min(threads), max(threads)
     for isa in sorted({row["isa"] for row in results["limits"]["fma"]}):
         yield (
-            f"{'BF16' if isa.endswith('bf16') else 'FP32'} multiply-adds, {isa}, GFMA/s",
+            f"{'BF16' if isa.endswith('_bf16') else 'FP32'} multiply-adds, {isa}, GFMA/s",
             f"{figures.peak(results, isa, few):.1f}",
             f"{figures.peak(results, isa, many):.1f}",
         )

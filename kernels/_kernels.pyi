@@ -23,8 +23,13 @@ BUILD_ID: str
 def cpu_features() -> dict[str, bool]:
     """The features dispatch looks at: {"avx2", "fma", "avx512f", ...} -> present on this CPU."""
 
-def instruction_set() -> Literal["scalar", "avx2", "avx512", "avx512_bf16"]:
-    """The kernels in use: the widest this CPU has, or what RUNNER_ISA forces. Changes no bit, only speed."""
+InstructionSet = Literal["scalar", "avx2", "avx512", "avx512_bf16"]
+
+def instruction_set() -> InstructionSet:
+    """The kernels in use: the fastest this CPU has, or what RUNNER_ISA forces. Changes no bit, only speed."""
+
+def instruction_sets() -> list[InstructionSet]:
+    """Those that this CPU can run, the scalar ones first: what RUNNER_ISA may be here."""
 
 class KernelError(Exception):
     """Base of what this package raises on purpose."""

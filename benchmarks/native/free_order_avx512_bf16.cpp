@@ -44,11 +44,7 @@ template <Format F> inline TwoSteps decoded(const std::uint8_t* scales, const st
     };
     return {values(bytes), values(_mm512_srli_epi16(bytes, 4))};
   } else {
-    const __m512i codes = _mm512_loadu_si512(row + k);
-    const __m512i low = _mm512_permutex2var_epi8(_mm512_load_si512(kTables.e4m3_low), codes, _mm512_load_si512(kTables.e4m3_low + 64));
-    const __m512i high = _mm512_permutex2var_epi8(_mm512_load_si512(kTables.e4m3_high), codes, _mm512_load_si512(kTables.e4m3_high + 64));
-    const __m512i with_sign = _mm512_ternarylogic_epi32(high, codes, _mm512_set1_epi8(static_cast<char>(0x80)), 0xF8);
-    return {_mm512_unpacklo_epi8(low, with_sign), _mm512_unpackhi_epi8(low, with_sign)};
+    return e4m3_words(_mm512_loadu_si512(row + k));
   }
 }
 
@@ -75,22 +71,26 @@ template <Format F, int N> inline void one(const Matrix& w, int row, const std::
   for (int i = 0; i < N; ++i) y[row + i] = _mm512_reduce_add_ps(_mm512_add_ps(acc[i][0], acc[i][1]));
 }
 
-// The vector in the order of decoded weights; FP8's times the scales of a row's 128.
-template <Format F> inline void order(const Matrix& w, int row, const float* x, int from, int columns, std::uint16_t* out) {
-  for (int k = from; k < from + columns; k += 64) {
-    const float scale = F == Format::E4M3 ? scale_value(scale_row<F>(w, row)[k / 128]) : 1.0f;
-    for (int p = 0; p < 64; ++p) out[k - from + p] = upper(scale * x[k + column_of<F>(p)]);
-  }
+// Columns of a vector in the order of decoded weights.
+template <Format F> inline void order(const float* x, int columns, std::uint16_t* out) {
+  for (int k = 0; k < columns; k += 64)
+    for (int p = 0; p < 64; ++p) out[k + p] = upper(x[k + column_of<F>(p)]);
 }
 
 template <Format F> inline void linear_one(const Matrix& w, int begin, int end, const float* x, float* y) {
-  thread_local std::vector<std::uint16_t> ordered;
+  thread_local std::vector<std::uint16_t> ordered, scaled_x;
   ordered.resize(static_cast<std::size_t>(w.cols));
+  scaled_x.resize(static_cast<std::size_t>(w.cols));
+  order<F>(x, w.cols, ordered.data());
   for (int row = begin; row < end;) {
-    const int stop = F == Format::E4M3 ? std::min(end, row / 128 * 128 + 128) : end;
-    order<F>(w, row, x, 0, w.cols, ordered.data());
-    for (; row + 4 <= stop; row += 4) one<F, 4>(w, row, ordered.data(), y);
-    for (; row < stop; ++row) one<F, 1>(w, row, ordered.data(), y);
+    int stop = end;
+    if constexpr (F == Format::E4M3) {
+      stop = std::min(end, row / 128 * 128 + 128);
+      scale_vector(w, row, ordered.data(), scaled_x.data());
+    }
+    const std::uint16_t* vector = F == Format::E4M3 ? scaled_x.data() : ordered.data();
+    for (; row + 4 <= stop; row += 4) one<F, 4>(w, row, vector, y);
+    for (; row < stop; ++row) one<F, 1>(w, row, vector, y);
   }
 }
 
@@ -123,8 +123,7 @@ template <Format F> inline void linear_many(const Matrix& w, int begin, int end,
   for (int from = 0; from < w.cols; from += kPanel) {
     const int columns = std::min(kPanel, w.cols - from);
     for (int b = 0; b < padded; ++b) {
-      if (b < batch) for (int k = 0; k < columns; k += 64)
-        for (int p = 0; p < 64; ++p) ordered[static_cast<std::size_t>(k + p)] = upper(x[b][from + k + column_of<F>(p)]);
+      if (b < batch) order<F>(x[b] + from, columns, ordered.data());
       else std::fill(ordered.begin(), ordered.end(), std::uint16_t{0});
       for (int pair = 0; pair < columns / 2; ++pair) std::memcpy(&xt[static_cast<std::size_t>(pair) * padded + b], &ordered[static_cast<std::size_t>(2 * pair)], 4);
     }

@@ -98,8 +98,7 @@ struct Way {
 
 std::vector<Way> ways(int threads) {
   std::vector<Way> out;
-  for (const kernels::Ops* ops : {kernels::scalar_ops(), kernels::avx2_ops(), kernels::avx512_ops(), kernels::avx512_bf16_ops()}) {
-    if (ops == nullptr) continue;
+  for (const kernels::Ops* ops : kernels::available_ops()) {
     const auto scratch = std::make_shared<std::vector<std::vector<float>>>(static_cast<std::size_t>(threads), std::vector<float>(kScratch));
     out.push_back({ops->name, "fixed", [ops, scratch](const Matrix& w, int begin, int end, const Inputs& in, int thread) {
                      ops->linear(w, begin, end, in.x.data(), in.y.data(), static_cast<int>(in.x.size()), true,

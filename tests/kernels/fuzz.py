@@ -35,14 +35,6 @@ import kernels  # noqa: E402
 CASES_A_MODEL = 12
 """A block of cases shares a random checkpoint; the first of each block plays the embedded one."""
 
-NEEDS = {"scalar": None, "avx2": "avx2", "avx512": "avx512dq", "avx512_bf16": "avx512bf16"}
-"""Instruction set -> the CPU feature that only hosts with its kernels have."""
-
-
-def available() -> list[str]:
-    features = kernels.cpu_features()
-    return [isa for isa, feature in NEEDS.items() if feature is None or features.get(feature)]
-
 
 class Ended(Exception):
     """A worker's process ended; its traceback stands on standard error."""
@@ -158,14 +150,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=0, help="cases SEED * 1,000,000 and on are played")
     parser.add_argument("--case", type=int, help="play this case only")
-    parser.add_argument("--isa", nargs="+", choices=NEEDS, help="instruction sets to try; default: all this CPU has")
+    parser.add_argument(
+        "--isa", nargs="+", choices=kernels.instruction_sets(), help="instruction sets to try; default: all this CPU has"
+    )
     parser.add_argument("--worker", choices=("alone", "together"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.worker:
         work(options.worker)
         return 0
     played = compared = 0
-    with Fuzzer(options.isa or available()) as fuzzer:
+    with Fuzzer(options.isa or kernels.instruction_sets()) as fuzzer:
         for case in [options.case] if options.case is not None else cases(options.seed, options.seconds):
             lines, rows = fuzzer.play(case)
             played, compared = played + 1, compared + rows

@@ -131,9 +131,7 @@ def run_with(isa: str) -> str:
 
 def test_instruction_sets_agree() -> None:
     """The scalar kernels are the definition; the vector kernels equal them bit for bit."""
-    features = kernels.cpu_features()
-    needs = {"avx2": "avx2", "avx512": "avx512dq", "avx512_bf16": "avx512bf16"}
-    wider = [isa for isa, feature in needs.items() if features.get(feature)]
+    wider = kernels.instruction_sets()[1:]
     if not wider:
         pytest.skip("this CPU has no vector kernels")
     expected = run_with("scalar")

@@ -33,6 +33,11 @@ PYBIND11_MODULE(_kernels, m) {
   m.attr("BUILD_ID") = RUNNER_BUILD_ID;
   m.def("cpu_features", &cpu_features);
   m.def("instruction_set", [] { return std::string(kernels::ops().name); });
+  m.def("instruction_sets", [] {
+    std::vector<std::string> names;
+    for (const kernels::Ops* ops : kernels::available_ops()) names.emplace_back(ops->name);
+    return names;
+  });
   init_errors(m);
   init_checkpoint(m);
   init_schemes(m);

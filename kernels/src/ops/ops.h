@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "ops/matrix.h"
 
@@ -67,8 +68,8 @@ struct Ops {
   void (*sinkhorn)(float* const* C, int count, int n, int iterations, float eps);
 };
 
-// The table in use: the fastest this CPU has, or the one RUNNER_ISA (scalar, avx2, avx512, avx512_bf16) forces. Throws KernelError when what is forced is
-// unknown or not on this CPU.
+// The table in use: the fastest this CPU has, or the one RUNNER_ISA (scalar, avx2, avx512, avx512_bf16) forces. Throws KernelError when what is
+// forced is unknown or not on this CPU.
 const Ops& ops();
 
 // nullptr where the CPU lacks it.
@@ -76,6 +77,9 @@ const Ops* scalar_ops();
 const Ops* avx2_ops();
 const Ops* avx512_ops();
 const Ops* avx512_bf16_ops();
+
+// Those that this CPU can run, the scalar one first.
+std::vector<const Ops*> available_ops();
 
 // Ops::linear of avx512_bf16 before it falls back to avx512's: false, and nothing of use in y, where the scalar bits can't be promised (see
 // packed_bf16.inc). To be called only where avx512_bf16_ops() is not nullptr.

@@ -16,14 +16,6 @@ using kernels::Ops;
 
 namespace {
 
-std::vector<const Ops*> tables() {
-  std::vector<const Ops*> out = {kernels::scalar_ops()};
-  if (kernels::avx2_ops()) out.push_back(kernels::avx2_ops());
-  if (kernels::avx512_ops()) out.push_back(kernels::avx512_ops());
-  if (kernels::avx512_bf16_ops()) out.push_back(kernels::avx512_bf16_ops());
-  return out;
-}
-
 // Values over many binades, signed zeros and subnormals among them.
 std::vector<float> values(int n, unsigned seed) {
   std::mt19937 random(seed);
@@ -44,7 +36,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 // Runs `body(ops, out)` with every table and requires equal bits.
 template <class Body> void agree(int n, Body body) {
   std::vector<float> expected;
-  for (const Ops* ops : tables()) {
+  for (const Ops* ops : kernels::available_ops()) {
     std::vector<float> out(static_cast<std::size_t>(n), -1.0f);
     body(*ops, out.data());
     if (expected.empty()) expected = out;
@@ -57,6 +49,18 @@ struct Weights {
   std::vector<std::uint8_t> data, scale;
 };
 
+// what BF16 keeps of FP32
+std::vector<std::uint8_t> upper_halves(const std::vector<float>& values) {
+  std::vector<std::uint8_t> out;
+  for (const float v : values) {
+    std::uint32_t u;
+    std::memcpy(&u, &v, 4);
+    out.push_back(static_cast<std::uint8_t>(u >> 16));
+    out.push_back(static_cast<std::uint8_t>(u >> 24));
+  }
+  return out;
+}
+
 Weights weights(Format format, int rows, int cols) {
   Weights w;
   std::mt19937 random(7);
@@ -66,13 +70,7 @@ Weights weights(Format format, int rows, int cols) {
     w.data.resize(4 * count);
     std::memcpy(w.data.data(), v.data(), w.data.size());
   } else if (format == Format::BF16) {
-    const std::vector<float> v = values(static_cast<int>(count), 9);
-    for (const float f : v) {
-      std::uint32_t u;
-      std::memcpy(&u, &f, 4);
-      w.data.push_back(static_cast<std::uint8_t>(u >> 16));
-      w.data.push_back(static_cast<std::uint8_t>(u >> 24));
-    }
+    w.data = upper_halves(values(static_cast<int>(count), 9));
   } else {
     w.data.resize(format == Format::E4M3 ? count : count / 2);
     for (std::uint8_t& b : w.data) {
@@ -188,8 +186,6 @@ TEST(linear_of_extreme_weights_scales_and_vectors_gives_the_scalar_bits) {
 
 namespace {
 
-float bf16(float v) { return kernels::round_bf16(v); }
-
 // BF16 values of either sign between 2^-50 and 2^51, or near 1, zeros among them.
 std::vector<float> bf16_values(int n, unsigned seed, bool wide) {
   std::mt19937 random(seed);
@@ -205,11 +201,7 @@ std::vector<float> bf16_values(int n, unsigned seed, bool wide) {
 
 Weights bf16_weights(int rows, int cols, const std::vector<float>& values) {
   Weights w = weights(Format::BF16, rows, cols);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    std::uint32_t u;
-    std::memcpy(&u, &values[i], 4);
-    w.data[2 * i] = static_cast<std::uint8_t>(u >> 16), w.data[2 * i + 1] = static_cast<std::uint8_t>(u >> 24);
-  }
+  std::ranges::copy(upper_halves(values), w.data.begin());  // in place: the matrix points there
   return w;
 }
 
@@ -270,7 +262,8 @@ TEST(linear_by_bf16_pairs_knows_what_it_cannot_promise) {
     const std::size_t place = static_cast<std::size_t>((batch - 1) * cols + 77);
     const std::vector<float> x = bf16_values(cols * batch, 4, false), w = bf16_values(rows * cols, 5, false);
     const auto refused = [&](const Weights& weights, const std::vector<float>& vectors, float bad) {
-      if (present && by_pairs(weights, vectors, batch)) throw check::Failure("not refused: " + std::to_string(bad) + " of format " + std::to_string(static_cast<int>(weights.matrix.format)));
+      if (present && by_pairs(weights, vectors, batch))
+        throw check::Failure("not refused: " + std::to_string(bad) + " of format " + std::to_string(static_cast<int>(weights.matrix.format)));
       linear_agrees(weights, vectors, batch);
     };
     for (const Format format : {Format::BF16, Format::E4M3, Format::E2M1}) {
@@ -290,7 +283,7 @@ TEST(linear_by_bf16_pairs_knows_what_it_cannot_promise) {
           refused(scaled, x, static_cast<float>(code));
         }
     }
-    for (const float bad : {std::ldexp(1.9921875f, -51), bf16(1e-40f), std::ldexp(1.0f, 127), -inf, nan}) {
+    for (const float bad : {std::ldexp(1.9921875f, -51), kernels::round_bf16(1e-40f), std::ldexp(1.0f, 127), -inf, nan}) {
       std::vector<float> values = w, vectors = x;
       values[static_cast<std::size_t>(131 * cols + 77)] = bad;
       for (int b = 0; b < batch; ++b) vectors[static_cast<std::size_t>(b * cols + 77)] = 4.0f;
@@ -407,7 +400,7 @@ TEST(gates_are_accurate_and_hold_beyond_their_range) {
   for (const int n : {1, 7, 8, 33}) {
     std::vector<float> x(n), sigmoid(n), softplus(n);
     for (int i = 0; i < n; ++i) x[i] = -20.0f + 40.0f * static_cast<float>(i) / static_cast<float>(n);
-    for (const Ops* ops : tables()) {
+    for (const Ops* ops : kernels::available_ops()) {
       ops->sigmoid(x.data(), n, sigmoid.data());
       ops->sqrt_softplus(x.data(), n, softplus.data());
       for (int i = 0; i < n; ++i) {  // in double, rounded once: the library agrees where it isn't at a rounding boundary
@@ -464,7 +457,7 @@ TEST(sinkhorn_makes_sums_of_one_by_its_written_order) {
       given.emplace_back(x.begin() + 3, x.end());
     }
     for (const std::vector<float>& x : given) expected.push_back(sinkhorn_by_hand(x, n));
-    for (const Ops* ops : tables()) {
+    for (const Ops* ops : kernels::available_ops()) {
       std::vector<std::vector<float>> found = given;
       std::vector<float*> C;
       for (std::vector<float>& x : found) C.push_back(x.data());
@@ -503,7 +496,7 @@ TEST(what_is_not_finite_stays_so_with_every_instruction_set) {
     for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN()}) {
       std::vector<float> x = values(64, 5);
       x[static_cast<std::size_t>(lane)] = bad;
-      for (const Ops* ops : tables()) {
+      for (const Ops* ops : kernels::available_ops()) {
         std::vector<float> eight(64), four(64);
         ops->quantise_e4m3(x.data(), 64, 64, eight.data());
         ops->quantise_e2m1(x.data(), 64, four.data());
