@@ -34,17 +34,27 @@ ROUNDS = 3
 
 @dataclass(frozen=True)
 class Peer:
-    """packages: what its module under benchmarks.peers needs. rounds: of decoding that it takes part in, from the first on."""
+    """packages: what its module under benchmarks.peers needs. arguments: that it gets beside the workload's. rounds: of decoding
+    that it takes part in, from the first on.
+    """
 
+    module: str
     packages: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
     rounds: int = ROUNDS
 
 
+def _llama_cpp(file: str) -> Peer:
+    return Peer("llama_cpp", ("llama_cpp", "gguf"), ("--file", file))
+
+
 PEERS = {
-    "transformers": Peer(("torch", "transformers"), rounds=1),  # takes minutes and is far from ours
-    "llama_cpp": Peer(("llama_cpp", "gguf")),
+    "transformers, FP32": Peer("transformers", ("torch", "transformers"), rounds=1),  # takes minutes and is far from ours
+    "llama.cpp, FP32": _llama_cpp("FP32"),
+    "llama.cpp, BF16": _llama_cpp("BF16"),
+    "llama.cpp, Q8_0": _llama_cpp("Q8_0"),
 }
-"""By the name of the module."""
+"""By the name that the tables give it, which says what it holds weights in."""
 
 PARTS = {"timings", "generate"}
 """What a program that times a decoder prints lists of timings under."""
@@ -147,17 +157,14 @@ def _add_round(found: dict[str, Any], name: str, run: Any) -> None:
 
 def _decoders(settings: Settings) -> dict[str, Callable[[], Any]]:
     """Every instruction set this CPU has; fp32 numerics, whose tokens are the peers' too; the peers."""
-    features = kernels.cpu_features()
     common = ("--threads", *settings.thread_counts, "--repetitions", str(1 if settings.quick else 3))
     programs: dict[str, Callable[[], Any]] = {
-        isa: partial(own, "decoding", *common, RUNNER_ISA=isa)
-        for isa, feature in (("avx2", "avx2"), ("avx512", "avx512dq"), ("avx512_bf16", "avx512bf16"))
-        if features.get(feature)
+        isa: partial(own, "decoding", *common, RUNNER_ISA=isa) for isa in kernels.instruction_sets() if isa != "scalar"
     }
     programs["fp32"] = partial(own, "decoding", *common, "--numerics", "fp32")
-    for peer in PEERS:
-        command = [settings.peers_python, "-m", f"benchmarks.peers.{peer}", kernels.builtin_checkpoint()]
-        programs[peer] = partial(run_json, [*command, *common])
+    for name, peer in PEERS.items():
+        command = [settings.peers_python, "-m", f"benchmarks.peers.{peer.module}", kernels.builtin_checkpoint()]
+        programs[name] = partial(run_json, [*command, *peer.arguments, *common])
     return programs
 
 

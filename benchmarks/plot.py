@@ -46,7 +46,7 @@ def _decoders(results: Results) -> Any:
     """Rows a second of every decoder at 1, 8 and 64 rows, with the most threads."""
     threads = max(figures.thread_counts(results))
     named = {"runner, official numerics": figures.decoding(results, results["machine"]["instruction_set"])}
-    named |= {name.replace("llama_cpp", "llama.cpp"): figures.peer(results, name) for name in results.get("peers", {})}
+    named |= {name: figures.peer(results, name) for name in results.get("peers", {})}
     named = {name: rates for name, rates in named.items() if rates}
     figure, axes = _axes(f"Rows a second on the embedded checkpoint, {threads} threads")
     width = 0.8 / len(named)

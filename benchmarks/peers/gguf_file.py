@@ -1,13 +1,14 @@
 """A checkpoint of the official layout as the GGUF file that llama.cpp reads: architecture "deepseek4", the same weights.
 
-Routed experts keep their bits (MXFP4 is FP4 with E8M0 scales in another nibble order). GGUF has no FP8: FP8 matrices become Q8_0,
-the format of about the same size. BF16 stays BF16, but for norms and the router, which become F32. There is no vocabulary: token
-IDs go in and come out.
+Routed experts keep their bits (MXFP4 is FP4 with E8M0 scales in another nibble order), unless all is to be FP32. GGUF has no FP8:
+its matrices become BF16, which holds them exactly in twice the size, or Q8_0, which has about their size and rounds. BF16 stays as
+it is, but for norms and the router, which become F32. There is no vocabulary: token IDs go in and come out.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,21 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 from oracle.checkpoint_files import Stored, Tensors, dequantise, read_checkpoint
+
+F32, BF16, Q8_0, MXFP4 = (getattr(gguf.GGMLQuantizationType, name) for name in ("F32", "BF16", "Q8_0", "MXFP4"))
+
+
+@dataclass(frozen=True)
+class Types:
+    """What a file holds each kind of matrix in."""
+
+    fp4: gguf.GGMLQuantizationType
+    fp8: gguf.GGMLQuantizationType
+    bf16: gguf.GGMLQuantizationType
+
+
+FILES = {"FP32": Types(F32, F32, F32), "BF16": Types(MXFP4, BF16, BF16), "Q8_0": Types(MXFP4, Q8_0, BF16)}
+"""The files that may be written. FP32 and BF16 hold every weight exactly; Q8_0 rounds those of FP8."""
 
 SQRT_SOFTPLUS = 4
 """llama.cpp's number of the router's scoring function."""
@@ -58,26 +74,33 @@ LAYER = {
 EXPERTS = {"w1": "ffn_gate_exps.weight", "w2": "ffn_down_exps.weight", "w3": "ffn_up_exps.weight"}
 
 
-def write_gguf(checkpoint: Path, target: Path) -> Path:
+def write_gguf(checkpoint: Path, target: Path, types: Types) -> Path:
     config = json.loads((checkpoint / "config.json").read_text())
     tensors = read_checkpoint(checkpoint)
     writer = gguf.GGUFWriter(target, "deepseek4")
     _write_keys(writer, config)
     for name, new in GLOBAL.items():
-        _add(writer, new, tensors, name)
+        _add(writer, new, tensors, name, types)
     for layer in range(config["num_hidden_layers"]):
         for part, new in LAYER.items():
             if f"layers.{layer}.{part}" in tensors:
-                _add(writer, f"blk.{layer}.{new}", tensors, f"layers.{layer}.{part}")
+                _add(writer, f"blk.{layer}.{new}", tensors, f"layers.{layer}.{part}", types)
         for matrix, new in EXPERTS.items():
             names = [f"layers.{layer}.ffn.experts.{expert}.{matrix}" for expert in range(config["n_routed_experts"])]
-            packed = np.stack([mxfp4(tensors[f"{name}.weight"], tensors[f"{name}.scale"]) for name in names])
-            writer.add_tensor(f"blk.{layer}.{new}", packed, raw_dtype=gguf.GGMLQuantizationType.MXFP4)
+            stacked = np.stack([_expert(tensors, name, types.fp4) for name in names])
+            writer.add_tensor(f"blk.{layer}.{new}", stacked, raw_dtype=types.fp4)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
     return target
+
+
+def _expert(tensors: Tensors, name: str, kind: gguf.GGMLQuantizationType) -> npt.NDArray[Any]:
+    """A routed expert's matrix, with its own bits or the values that they stand for."""
+    if kind == MXFP4:
+        return mxfp4(tensors[f"{name}.weight"], tensors[f"{name}.scale"])
+    return np.asarray(gguf.quants.quantize(np.ascontiguousarray(dequantise(tensors, f"{name}.weight"), np.float32), kind))
 
 
 def mxfp4(weight: Stored, scale: Stored) -> npt.NDArray[np.uint8]:
@@ -89,17 +112,17 @@ def mxfp4(weight: Stored, scale: Stored) -> npt.NDArray[np.uint8]:
     return np.ascontiguousarray(blocks.reshape(rows, -1).astype(np.uint8))
 
 
-def _add(writer: gguf.GGUFWriter, new: str, tensors: Tensors, name: str) -> None:
+def _add(writer: gguf.GGUFWriter, new: str, tensors: Tensors, name: str, types: Types) -> None:
     tag = tensors[name].tag
     values = dequantise(tensors, name)
     if tag == "I64":
         writer.add_tensor(new, values.astype(np.int32))
         return
-    kind = gguf.GGMLQuantizationType.F32
+    kind = F32
     if tag == "F8_E4M3":
-        kind = gguf.GGMLQuantizationType.Q8_0
+        kind = types.fp8
     elif tag == "BF16" and values.ndim == 2 and not name.endswith("ffn.gate.weight"):
-        kind = gguf.GGMLQuantizationType.BF16
+        kind = types.bf16
     writer.add_tensor(new, gguf.quants.quantize(np.ascontiguousarray(values, np.float32), kind), raw_dtype=kind)
 
 

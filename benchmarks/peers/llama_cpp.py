@@ -17,7 +17,7 @@ import llama_cpp
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.peers.gguf_file import write_gguf
+from benchmarks.peers.gguf_file import FILES, write_gguf
 from benchmarks.workload import PROMPT_LENGTH, STEPS, VOCABULARY, time_decoder, timing_options
 
 POSITIONS = PROMPT_LENGTH + max(STEPS.values()) + 8
@@ -87,13 +87,14 @@ class Generating:
 def main() -> None:
     parser = timing_options(__doc__)
     parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("--file", choices=FILES, default="FP32", help="what the weights are held in")
     options = parser.parse_args()
     quiet = llama_cpp.llama_log_callback(lambda _level, _text, _data: None)
     llama_cpp.llama_log_set(quiet, None)
     llama_cpp.llama_backend_init()
     timings, generate = [], []
     with tempfile.TemporaryDirectory() as directory:
-        file = write_gguf(options.checkpoint, Path(directory) / "checkpoint.gguf")
+        file = write_gguf(options.checkpoint, Path(directory) / "checkpoint.gguf", FILES[options.file])
         model = llama_cpp.llama_model_load_from_file(str(file).encode(), llama_cpp.llama_model_default_params())
         if not model:
             raise RuntimeError("llama.cpp does not load the file")
