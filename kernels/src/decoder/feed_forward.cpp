@@ -90,8 +90,9 @@ void feed_forward(Pass& pass, int l) {
     routes[i] = route(pass, l, pass.items[i].token, scores[i], forced_route(*pass.lead(pass.items[i]).intervention, l));
   };
   const LinearTask gate = pass.task(layer.gate, pass.x, pass.x8, scores, false);
-  if (n == 1) {
-    pass.linear(shared_up, work_of(gate) + kRouteWork, [&](int thread) { pass.run(gate, thread), choose(0); });
+  const std::int64_t choosing = work_of(gate) + kRouteWork, others = work_of(shared_up[0]) + work_of(shared_up[1]);
+  if (n == 1 && choosing * pass.pool.threads() <= choosing + others) {  // else one thread would be at it when the others are done
+    pass.linear(shared_up, choosing, [&](int thread) { pass.run(gate, thread), choose(0); });
   } else {
     pass.linear({gate});
     pass.for_each_item(choose);

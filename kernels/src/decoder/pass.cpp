@@ -8,10 +8,11 @@ namespace {
 // Splits between threads fall on multiples of it: the rows that Ops::linear takes side by side, but for the smallest matrices.
 int row_block(const LinearTask& t) { return t.end - t.begin < 64 ? 4 : 16; }
 
-// Time of one weight, roughly: with one row wider formats take longer to come, with many the products are all there is.
+// Time of one weight, roughly. With one row wider formats take longer to come. Few rows go through a matrix one after another, and all but the
+// first find it in a cache; with many the products are all there is.
 std::int64_t weight_work(const LinearTask& t) {
-  if (t.batch > 1) return 2 * t.batch;
-  return t.w->format == Format::F32 ? 15 : t.w->format == Format::BF16 ? 11 : t.w->format == Format::E4M3 ? 9 : 8;
+  const std::int64_t one = t.w->format == Format::F32 ? 15 : t.w->format == Format::BF16 ? 11 : t.w->format == Format::E4M3 ? 9 : 8;
+  return t.batch < 4 ? one * (t.batch + 1) / 2 : std::max<std::int64_t>(2 * one, 2 * t.batch);
 }
 
 constexpr std::int64_t kAlone = 400'000;  // of work: less isn't worth a join

@@ -118,9 +118,8 @@ struct Pass {
 
   RowInFlight& lead(const Item& item) { return rows[static_cast<std::size_t>(bundles[static_cast<std::size_t>(item.bundle)].lead())]; }
 
-  // Parts every bundle into rows of equal key_of(row), a comparable value. Returns the item that each item's values were copied from, itself
-  // for those that stayed.
-  // (until the next call)
+  // Parts every bundle into rows of equal key_of(row), a comparable value. Returns, until the next call, the item that each item's values were
+  // copied from, itself for those that stayed.
   template <class KeyOf> const std::vector<std::int64_t>& part(KeyOf key_of);
 
   // Whether a row of the item's bundle captures this.
