@@ -1,8 +1,8 @@
 """A checkpoint of the official layout as the GGUF file that llama.cpp reads: architecture "deepseek4", the same weights.
 
 Routed experts keep their bits (MXFP4 is FP4 with E8M0 scales in another nibble order), unless all is to be FP32. GGUF has no FP8:
-its matrices become BF16, which holds them exactly in twice the size, or Q8_0, which has about their size and rounds. BF16 stays as
-it is, but for norms and the router, which become F32. There is no vocabulary: token IDs go in and come out.
+its matrices become BF16, which holds them exactly in twice the size, or Q8_0, which has about their size and rounds. BF16 stays
+as it is, but for norms and the router, which become F32. There is no vocabulary: token IDs go in and come out.
 """
 
 from __future__ import annotations

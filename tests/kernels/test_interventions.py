@@ -168,24 +168,26 @@ def test_rows_that_cannot_run_are_refused(decoder: kernels.Decoder, mote: kernel
         assert message in str(error.value)
 
 
-def test_weights_that_are_not_numbers_are_an_error_and_no_state(tmp_path: Path) -> None:
-    """An erased page of a checkpoint must not pass as a model: the step that meets it fails, and writes no state."""
+@pytest.mark.parametrize(("layer", "threads"), [(0, 1), (0, 3), (5, 2)])
+def test_weights_that_are_not_numbers_are_an_error_and_no_state(tmp_path: Path, layer: int, threads: int) -> None:
+    """An erased page of a checkpoint must not pass as a model: every step that meets it fails, and writes no state."""
     copy = tmp_path / "mote"
     shutil.copytree(kernels.builtin_checkpoint(), copy)
     index = json.loads((copy / "model.safetensors.index.json").read_text())["weight_map"]
-    name = "layers.0.attn.kv_norm.weight"
+    name = f"layers.{layer}.attn.kv_norm.weight"
     shard = copy / index[name]
     with shard.open("r+b") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         begin, end = json.loads(file.read(length))[name]["data_offsets"]
         file.seek(8 + length + begin)
         file.write(b"\xff" * (end - begin))
-    decoder = kernels.Decoder(kernels.Checkpoint.open(copy))
+    decoder = kernels.Decoder(kernels.Checkpoint.open(copy), threads=threads)
     state = decoder.new_state()
     before = state.sha256()
-    with pytest.raises(kernels.KernelError, match="not finite"):
-        decoder.step([kernels.Row(state, tokens(3, 1))])
-    assert state.sha256() == before
+    for chunk in (tokens(3, 1), tokens(1, 2)):
+        with pytest.raises(kernels.KernelError, match="not finite"):
+            decoder.step([kernels.Row(state, chunk)])
+        assert state.sha256() == before
 
 
 def test_captures_of_no_layers_keep_their_dtype(decoder: kernels.Decoder, prefix: kernels.State) -> None:
