@@ -34,7 +34,7 @@ Groups group_by_expert(const Layer& layer, const Route* routes, std::int64_t n, 
   return out;
 }
 
-constexpr std::int64_t kRouteWork = 100'000;  // one item's, but for the gate
+constexpr std::int64_t kRouteWork = 200'000;  // one item's, with its experts, but for the gate
 
 // The experts that an intervention forces at a layer; none: the router's.
 const std::vector<int>& forced_route(const Intervention& intervention, int l) {
@@ -89,19 +89,22 @@ void feed_forward(Pass& pass, int l) {
   const auto choose = [&](std::int64_t i) {
     routes[i] = route(pass, l, pass.items[i].token, scores[i], forced_route(*pass.lead(pass.items[i]).intervention, l));
   };
+  Groups groups;  // every touched expert's weights are read once for all the items that chose it
+  const auto group = [&] {
+    groups = group_by_expert(layer, routes, n, k);
+    expect_weights(pass, l, groups);
+  };
   const LinearTask gate = pass.task(layer.gate, pass.x, pass.x8, scores, false);
   const std::int64_t choosing = work_of(gate) + kRouteWork, others = work_of(shared_up[0]) + work_of(shared_up[1]);
   if (n == 1 && choosing * pass.pool.threads() <= choosing + others) {  // else one thread would be at it when the others are done
-    pass.linear(shared_up, choosing, [&](int thread) { pass.run(gate, thread), choose(0); });
+    pass.linear(shared_up, choosing, [&](int thread) { pass.run(gate, thread), choose(0), group(); });
   } else {
     pass.linear({gate});
     pass.for_each_item(choose);
+    group();
     pass.linear(shared_up);
   }
 
-  // every touched expert's weights are read once for all the items that chose it
-  const Groups groups = group_by_expert(layer, routes, n, k);
-  expect_weights(pass, l, groups);
   // of the pairs in the groups' order
   const std::size_t count = groups.pairs.size();
   const float **px = arena.take<const float*>(count), **px8 = arena.take<const float*>(count), **pt = arena.take<const float*>(count),
